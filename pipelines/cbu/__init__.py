@@ -1,0 +1,1 @@
+"""Consequence-based utility of candidate solutions (arXiv 2602.06291)."""

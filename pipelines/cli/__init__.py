@@ -1,0 +1,33 @@
+"""`headrace`: one verb, one module. The drivers of the graph for a shell.
+
+Law: what goes wrong through input, configuration or the machine is one line on
+standard error and a status other than zero.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from pipelines.errors import HeadraceError
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs a verb, or a stage (`python -m pipelines trit.translate fr`); returns the exit status."""
+    args = list(sys.argv[1:] if argv is None else argv)
+    try:
+        if args and "." in args[0] and not args[0].startswith("-"):
+            from pipelines.cli.stage import run_stage
+
+            return run_stage(args[0], args[1] if len(args) > 1 else None)
+        from pipelines.cli.verbs import run_verb
+
+        return run_verb(args)
+    except HeadraceError as e:
+        print(f"headrace: {e}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("headrace: interrupted; what was answered is stored", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        return 1

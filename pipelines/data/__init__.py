@@ -1,0 +1,1 @@
+"""Ground floor: outcomes, rows, tables, readers, lineage, answers, language, duplicates."""

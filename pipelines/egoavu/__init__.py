@@ -1,0 +1,1 @@
+"""EgoAVU: narrations, context graphs and questions of egocentric video (arXiv 2602.06139)."""

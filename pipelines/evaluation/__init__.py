@@ -1,0 +1,1 @@
+"""Evaluation jobs and the report: stages like any other."""

@@ -1,0 +1,1 @@
+"""Gates: what an artifact must satisfy before anything downstream may read it."""

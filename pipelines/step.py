@@ -1,0 +1,279 @@
+"""What every stage shares: parameters in, outcomes counted, gate judged, artifacts out.
+
+Law: a stage publishes all of its outs or none. They are written beside and
+renamed last, rejects and counts before rows; rows that a gate refuses are held
+outside the graph.
+
+A step is a module `pipelines/<engine>/<step>.py` with
+
+    SCHEMA: Schema                     its artifact, unless it makes no rows
+    Params                             a frozen dataclass: its section of params.yaml
+    GATE: Suite                        optional
+    def run(step: Step, params: Params) -> None
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from pipelines.data.outcomes import Ledger, Outcome, Settled
+from pipelines.data.rows import REJECTED, Schema, digest
+from pipelines.data.tables import read_parquet, write_json, write_parquet
+from pipelines.errors import EnvironmentFault, Place, StageError
+
+if TYPE_CHECKING:
+    from pipelines.gates.suite import Suite, Verdict
+    from pipelines.llm.answer import Answer
+    from pipelines.llm.client import Client
+    from pipelines.llm.request import Request
+
+PROGRESS_S = 2.0
+
+
+class GateFailure(StageError):
+    """The artifact was made and counted, but its gate refused it."""
+
+
+class Step:
+    """One run of one stage in the workspace `root`.
+
+    stage: "trit.translate"; item: the matrix entry ("fr") or None; seed: the run's seed.
+    """
+
+    def __init__(
+        self, stage: str, item: str | None, root: Path, seed: int, llm: Mapping[str, Any] | None = None
+    ) -> None:
+        self.stage, self.item, self.root, self.seed = stage, item, root, seed
+        self.llm = dict(llm or {})  # the section `llm` of params.yaml: how to reach models
+        self.engine, self.step = stage.split(".", 1)
+        self.ledger = Ledger()
+        self.rows_in = 0
+        self.metrics: dict[str, Any] = {}
+        self._rows: list[Mapping[str, Any]] = []
+        self._tables: dict[str, pl.DataFrame] = {}
+        self._usage: dict[str, tuple[int, int, float]] = {}  # response id -> prompt, completion, usd
+        self._said = 0.0
+
+    @property
+    def name(self) -> str:
+        """The stage as DVC knows it: "trit.translate@fr"."""
+        return self.stage if self.item is None else f"{self.stage}@{self.item}"
+
+    @property
+    def folder(self) -> Path:
+        """Where the outs of this stage lie."""
+        return self.artifact(f"{self.engine}/{self.step}")
+
+    def artifact(self, name: str) -> Path:
+        """Folder of an artifact; one of the same engine and matrix entry is "trit/translate/fr"."""
+        own = f"{self.engine}/{self.step}" == name and self.item is not None
+        return self.root / "data" / (f"{name}/{self.item}" if own else name)
+
+    # -- in ---------------------------------------------------------------------------------
+
+    def source(self) -> Path:
+        """Folder with the raw files of this engine. Raises StageError when it is not there or empty."""
+        folder = self.root / "data" / "raw" / self.engine
+        if not folder.is_dir() or not any(folder.iterdir()):
+            raise StageError(
+                "no raw files here",
+                where=str(folder.relative_to(self.root)),
+                cure=f"headrace init DIR --source {self.engine}=PATH",
+            )
+        return folder
+
+    def read(self, artifact: str, *, count: bool = True) -> pl.DataFrame:
+        """Rows of another stage's artifact ("evergreen/curate"); counted as rows in unless told not to."""
+        frame = read_parquet(self.root / "data" / artifact / "rows.parquet", artifact.replace("/", ".", 1))
+        if count:
+            self.rows_in += len(frame)
+        return frame
+
+    # -- outcomes ---------------------------------------------------------------------------
+
+    def plan(self, items: Iterable[str]) -> None:
+        """Lists the work items before work starts; each must be settled once."""
+        self.ledger.plan(items)
+
+    def accept(self, item: str, *rows: Mapping[str, Any], note: str = "") -> None:
+        """Ends an item well, with the rows (from `Schema.row`) that it gave: none, one or many."""
+        self.ledger.accept(item, note)
+        self._rows.extend(rows)
+
+    def settle(
+        self,
+        item: str,
+        outcome: Outcome,
+        reason: str,
+        *,
+        detail: str = "",
+        place: Place | None = None,
+        raw: str = "",
+        parents: Iterable[str] = (),
+        responses: Iterable[str] = (),
+    ) -> None:
+        """Ends an item in any other way. `reason` is a short stable word, `detail` says more."""
+        self.ledger.settle(
+            Settled(item, outcome, reason, detail, place, raw, tuple(parents), tuple(responses))
+        )
+
+    def reject(self, item: str, reason: str, **why: Any) -> None:
+        """`settle` with REJECTED: a rule said no."""
+        self.settle(item, Outcome.REJECTED, reason, **why)
+
+    def settle_failure(self, item: str, answer: Answer, **why: Any) -> None:
+        """Ends an item whose model answer is a failure, by the failure's kind."""
+        from pipelines.llm.answer import TRANSIENT, Failure
+
+        kind = answer.failure
+        if kind is None:
+            raise StageError(f"work item {item!r}: its answer did not fail")
+        if kind is Failure.OVER_BUDGET:
+            outcome = Outcome.OVER_BUDGET
+        elif kind in TRANSIENT or kind is Failure.BAD_REQUEST:
+            outcome = Outcome.FAILED
+        elif kind in (Failure.LENGTH, Failure.EMPTY):
+            outcome = Outcome.UNPARSABLE
+        else:
+            outcome = Outcome.REFUSED
+        self.settle(
+            item, outcome, str(kind), detail=answer.detail, raw=answer.text, responses=(answer.id,), **why
+        )
+
+    # -- models -----------------------------------------------------------------------------
+
+    def client(self, backend: str) -> Client:
+        """A client over this workspace's response store. Use as a context manager."""
+        from pipelines.data.config import load
+        from pipelines.llm.client import Settings, open_client
+
+        settings = load(Settings, {**self.llm, "backend": backend}, "llm")
+        return open_client(settings, store_path(self.root))
+
+    def ask(self, client: Client, requests: Iterable[Request], total: int | None = None) -> Iterator[Answer]:
+        """`client.answers`, with progress, and with the tokens counted once for each answer used."""
+        for done, answer in enumerate(client.answers(requests), 1):
+            use = answer.usage
+            self._usage[answer.id] = (use.prompt_tokens, use.completion_tokens, use.cost_usd)
+            self.progress(done, total, "answers")
+            yield answer
+
+    # -- out --------------------------------------------------------------------------------
+
+    def table(self, name: str, frame: pl.DataFrame) -> None:
+        """A further out of this stage, `name`.parquet, in the order given."""
+        self._tables[name] = frame
+
+    def progress(self, done: int, total: int | None, what: str) -> None:
+        """One line at most every two seconds, on standard error."""
+        now = time.monotonic()
+        if now - self._said >= PROGRESS_S and done != total:
+            self._said = now
+            share = f"/{total} ({100 * done // max(total, 1)} %)" if total else ""
+            print(f"  {self.name}: {done}{share} {what}", file=sys.stderr, flush=True)
+
+    def finish(self, schema: Schema | None, gate: Suite | None = None, allow_failed: float = 0.0) -> None:
+        """Checks the counts, judges the gate, publishes. Raises StageError, GateFailure."""
+        self.ledger.check()
+        self._refuse_passing_failures(allow_failed)
+        frame = None if schema is None else schema.frame(self._rows)
+        verdict = self._judge(gate, frame)
+        held = verdict is not None and not verdict.passed
+        folder = self.folder
+        self._clear(folder)
+        write_parquet(self._rejected(), folder / "rejected.parquet")
+        for name, table in sorted(self._tables.items()):
+            write_parquet(table, folder / f"{name}.parquet")
+        write_json(self.outcomes(frame, verdict), folder / "outcomes.json")
+        if frame is not None:
+            write_parquet(frame, (self._held_folder() if held else folder) / "rows.parquet")
+        if verdict is not None and held:
+            where = self._held_folder().relative_to(self.root) / "rows.parquet"
+            raise GateFailure(f"the gate refused the rows: {verdict.failures()}", where=self.name, cure=f"see {where}")
+
+    def outcomes(self, frame: pl.DataFrame | None, verdict: Verdict | None) -> dict[str, Any]:
+        """The stage's outcomes.json: a pure function of its inputs and of the stored answers."""
+        used = list(self._usage.values())
+        return {
+            "stage": self.name,
+            "rows_in": self.rows_in,
+            **self.ledger.summary(),
+            "rows_out": None if frame is None else len(frame),
+            "tokens": {"prompt": sum(u[0] for u in used), "completion": sum(u[1] for u in used)},
+            "answers": len(used),
+            "cost_usd": round(sum(u[2] for u in used), 6),
+            "gate": None if verdict is None else verdict.plain(),
+            "metrics": self.metrics,
+        }
+
+    def _judge(self, gate: Suite | None, frame: pl.DataFrame | None) -> Verdict | None:
+        if gate is None or frame is None:
+            return None
+        from pipelines.gates.suite import judge
+
+        return judge(gate, frame)
+
+    def _refuse_passing_failures(self, allowed: float) -> None:
+        failed, items = self.ledger.counts[Outcome.FAILED], len(self.ledger.planned)
+        if failed > allowed * items:
+            first = next(s for s in self.ledger.rejected if s.outcome is Outcome.FAILED)
+            raise StageError(
+                f"{failed} of {items} items failed, first {first.item!r}: {first.reason} {first.detail}",
+                where=self.name,
+                cure="run again: what was answered is stored and not asked again",
+            )
+
+    def _held_folder(self) -> Path:
+        return self.root / ".headrace" / "held" / self.folder.relative_to(self.root / "data")
+
+    def _clear(self, folder: Path) -> None:
+        """Takes away an earlier run's outs, and what a killed one left beside them."""
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            for path in folder.iterdir():
+                if path.is_file() and path.suffix in (".parquet", ".json", ".tmp"):
+                    path.unlink()
+        except OSError as e:
+            raise EnvironmentFault(f"cannot write here: {e.strerror}", where=str(folder)) from e
+
+    def _rejected(self) -> pl.DataFrame:
+        rows = [
+            {
+                "row_id": digest("rejected", self.name, s.item),
+                "item": s.item,
+                "outcome": str(s.outcome),
+                "reason": s.reason,
+                "detail": s.detail,
+                "file": None if s.place is None else s.place.file,
+                "line": None if s.place is None else s.place.line,
+                "column": None if s.place is None else s.place.column,
+                "raw": s.raw,
+                "parents": sorted(set(s.parents)),
+                "responses": sorted(set(s.responses)),
+            }
+            for s in self.ledger.rejected
+        ]
+        return pl.DataFrame(rows, schema=REJECTED, orient="row").sort("row_id")
+
+
+def store_path(root: Path) -> Path:
+    """The response store of a workspace: $HEADRACE_STORE, else .headrace/responses.sqlite."""
+    told = os.environ.get("HEADRACE_STORE")
+    return Path(told) if told else root / ".headrace" / "responses.sqlite"
+
+
+def read_outcomes(root: Path, folder: str) -> dict[str, Any] | None:
+    """outcomes.json of an artifact folder ("trit/translate/fr"), None when it is not there or torn."""
+    try:
+        value = json.loads((root / "data" / folder / "outcomes.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return value if isinstance(value, dict) else None

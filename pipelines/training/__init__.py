@@ -1,0 +1,1 @@
+"""Training jobs: stages like any other, tracked in MLflow."""

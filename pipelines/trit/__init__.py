@@ -1,0 +1,1 @@
+"""TRIT: translation and reasoning that train each other (arXiv 2602.05940)."""
