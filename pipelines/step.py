@@ -197,7 +197,9 @@ class Step:
             write_parquet(frame, (self._held_folder() if held else folder) / "rows.parquet")
         if verdict is not None and held:
             where = self._held_folder().relative_to(self.root) / "rows.parquet"
-            raise GateFailure(f"the gate refused the rows: {verdict.failures()}", where=self.name, cure=f"see {where}")
+            raise GateFailure(
+                f"the gate refused the rows: {verdict.failures()}", where=self.name, cure=f"see {where}"
+            )
 
     def outcomes(self, frame: pl.DataFrame | None, verdict: Verdict | None) -> dict[str, Any]:
         """The stage's outcomes.json: a pure function of its inputs and of the stored answers."""

@@ -25,7 +25,9 @@ def read_params(path: Path) -> dict[str, Any]:
     try:
         value = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError as e:
-        raise ConfigError("no params.yaml here", where=str(path), cure="headrace init DIR makes a workspace") from e
+        raise ConfigError(
+            "no params.yaml here", where=str(path), cure="headrace init DIR makes a workspace"
+        ) from e
     except UnicodeDecodeError as e:
         raise ConfigError("not UTF-8", where=str(path)) from e
     except yaml.YAMLError as e:
@@ -49,7 +51,9 @@ def load(cls: type[T], values: Mapping[str, Any] | None, where: str) -> T:
     fields = {f.name: f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
     for key in values:
         if key not in fields:
-            raise ConfigError(f"unknown key {key!r}", where=f"params.yaml: {where}", cure=nearest(str(key), fields))
+            raise ConfigError(
+                f"unknown key {key!r}", where=f"params.yaml: {where}", cure=nearest(str(key), fields)
+            )
     hints = _hints(cls)
     got: dict[str, Any] = {}
     for name, f in fields.items():

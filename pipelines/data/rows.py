@@ -20,7 +20,11 @@ from pipelines.errors import StageError
 
 ID_HEX = 24  # 96 bits: a collision among 10^9 rows has a chance below 10^-10
 
-LINEAGE: dict[str, Any] = {"row_id": pl.String, "parents": pl.List(pl.String), "responses": pl.List(pl.String)}
+LINEAGE: dict[str, Any] = {
+    "row_id": pl.String,
+    "parents": pl.List(pl.String),
+    "responses": pl.List(pl.String),
+}
 
 REJECTED: dict[str, Any] = {
     "row_id": pl.String,

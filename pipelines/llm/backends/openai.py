@@ -1,0 +1,29 @@
+"""Any OpenAI-compatible endpoint, by its address.
+
+Law: a model's identity is its name there; moving the endpoint asks nothing again.
+"""
+
+from __future__ import annotations
+
+from pipelines.errors import ConfigError
+
+
+class OpenAI:
+    """The endpoint at `base_url`, with or without the trailing `/v1`."""
+
+    llama = False
+
+    def __init__(self, base_url: str) -> None:
+        if not base_url.startswith(("http://", "https://")):
+            what = f"llm.base_url must start with http:// or https://, not {base_url!r}"
+            raise ConfigError(what, cure="set llm.base_url or HEADRACE_LLM_BASE_URL")
+        self._url = base_url.rstrip("/").removesuffix("/v1")
+
+    def identity(self, model: str) -> str:
+        return f"name:{model}"
+
+    async def url(self, model: str) -> str:
+        return self._url
+
+    async def close(self) -> None:
+        return None

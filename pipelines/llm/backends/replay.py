@@ -1,0 +1,65 @@
+"""The store alone: nothing is asked, a miss stops the run and says what is missing.
+
+Law: a replay gives the stored bytes or an error; it never falls back on a model.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pipelines.errors import HeadraceError
+from pipelines.llm.models import REGISTRY
+from pipelines.llm.request import Request, canonical
+from pipelines.llm.store import Store
+
+
+class ReplayMiss(HeadraceError):
+    """A request whose answer is not in the store."""
+
+
+class Replay:
+    """Identities as the recording backend gave them: weights' hash where the name is registered."""
+
+    llama = False
+
+    def identity(self, model: str) -> str:
+        return REGISTRY[model].identity if model in REGISTRY else f"name:{model}"
+
+    def other_identity(self, model: str) -> str | None:
+        """The identity under which an endpoint's answers of a registered name are stored."""
+        return f"name:{model}" if model in REGISTRY else None
+
+    async def url(self, model: str) -> str:
+        raise HeadraceError("a replay has no server")
+
+    async def close(self) -> None:
+        return None
+
+
+def miss(store: Store, request: Request, identity: str) -> ReplayMiss:
+    """The error that names asker, model and the field that differs from the nearest stored request."""
+    asked = json.loads(canonical(request, identity))
+    stored = [json.loads(r.request) for r in store.records(purpose=request.purpose, row=request.row)]
+    nearest = min((_differing(asked, other) for other in stored), key=len, default=None)
+    why = f"differs from the stored one in {', '.join(nearest)}" if nearest else "nothing is stored for it"
+    who = f"{request.purpose or 'a request'} of row {request.row or '(unnamed)'}, sample {request.sample}"
+    return ReplayMiss(
+        f"replay: no stored answer of {request.model} to {who}: {why}",
+        where=str(store.path),
+        cure="run once with the backend that has the model, or replay the store of that run",
+    )
+
+
+def _differing(asked: dict[str, Any], stored: dict[str, Any]) -> list[str]:
+    """Names of the fields that differ; those of the sampling one by one."""
+    names = []
+    for name in sorted(asked.keys() | stored.keys()):
+        ours, theirs = asked.get(name), stored.get(name)
+        if ours == theirs:
+            continue
+        if name == "sampling" and isinstance(ours, dict) and isinstance(theirs, dict):
+            names += [f"sampling.{k}" for k in sorted(ours.keys() | theirs.keys()) if ours.get(k) != theirs.get(k)]
+        else:
+            names.append(name)
+    return names

@@ -1,0 +1,191 @@
+"""Carries requests to the backend and answers to the store, in an event loop of its own thread.
+
+Law: an answer keeps its place among the requests in flight until it is committed, and is handed
+out only then. So a kill repeats at most `concurrency` requests, and nothing handed out is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+import time
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+from pipelines.llm.patience import Patience
+from pipelines.llm.protocol import Reply, request_body
+from pipelines.llm.store import KEPT_FAILURES, Kept, Record, Store
+
+if TYPE_CHECKING:
+    from pipelines.llm.client import Settings, Spent
+    from pipelines.llm.request import Request
+    from pipelines.llm.transport import Backend, Transport
+
+STOP_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One question on its way. Its end is put on `done`: (key, kept) or an exception."""
+
+    key: str
+    canonical: str
+    identity: str
+    model: str
+    request: Request
+    done: SimpleQueue[tuple[str, Kept] | BaseException]
+
+
+@dataclass(slots=True)
+class _Unwritten:
+    record: Record
+    written: asyncio.Future[Kept]
+
+
+@dataclass
+class Courier:
+    """The loop, its thread, the transport and the writer. Started by the first job."""
+
+    backend: Backend
+    settings: Settings
+    store: Store
+    spent: Spent
+    _unwritten: list[_Unwritten] = field(default_factory=list)
+    _writing: bool = False
+
+    def __post_init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="headrace-llm", daemon=True)
+        self._thread.start()
+        self._disk = ThreadPoolExecutor(1, thread_name_prefix="headrace-store")
+        self._transport: Transport | None = None
+        self._tasks: dict[int, set[asyncio.Task[None]]] = {}
+
+    def send(self, jobs: list[Job]) -> None:
+        """Take jobs to be done; returns at once."""
+        self._loop.call_soon_threadsafe(self._begin, jobs)
+
+    def recall(self, done: SimpleQueue[Any]) -> None:
+        """Cancel the jobs that report to `done` and wait until they are gone."""
+        self.run(self._cancel(id(done)))
+
+    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """Run a coroutine in the loop and wait for it."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def close(self) -> None:
+        """Cancel what is under way, write what was answered, stop the server and the thread."""
+        if self._loop.is_closed():
+            return
+        try:
+            asyncio.run_coroutine_threadsafe(self._shut(), self._loop).result(STOP_S)
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(STOP_S)
+            self._disk.shutdown()
+            if not self._thread.is_alive():
+                self._loop.close()
+
+    async def transport(self) -> Transport:
+        """The transport, made in the loop when first needed."""
+        if self._transport is None:
+            from pipelines.llm.transport import Transport
+
+            self._transport = Transport(self.backend, self.settings)
+            self._slots = asyncio.Semaphore(max(1, self.settings.concurrency))
+        return self._transport
+
+    def _begin(self, jobs: list[Job]) -> None:
+        for job in jobs:
+            task = self._loop.create_task(self._deliver(job))
+            tasks = self._tasks.setdefault(id(job.done), set())
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+
+    async def _cancel(self, owner: int) -> None:
+        tasks = list(self._tasks.pop(owner, ()))
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _shut(self) -> None:
+        for owner in list(self._tasks):
+            await self._cancel(owner)
+        while self._writing:
+            await asyncio.sleep(0.001)
+        if self._transport is not None:
+            await self._transport.close()
+        await self.backend.close()
+
+    async def _deliver(self, job: Job) -> None:
+        try:
+            job.done.put((job.key, await self._ask(job)))
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # handed to the caller's thread, which raises it
+            job.done.put(error)
+
+    async def _ask(self, job: Job) -> Kept:
+        transport = await self.transport()
+        body = request_body(job.canonical, job.model, llama=self.backend.llama)
+        patience = Patience(self.settings.retries, self.settings.patience_s)
+        while True:
+            async with self._slots:
+                began = time.monotonic()
+                reply = await transport.attempt(job.request.kind, job.model, body, job.key)
+                wait_s = patience.wait_after(reply, random.random())
+                if wait_s is None:
+                    return await self._keep(job, reply, patience.attempts, time.monotonic() - began)
+            await asyncio.sleep(wait_s)
+
+    async def _keep(self, job: Job, reply: Reply, attempts: int, seconds: float) -> Kept:
+        """Commit the answer; a passing failure is handed back uncommitted, to be asked again."""
+        kept = reply.kept
+        if kept.failure is None or kept.failure in KEPT_FAILURES:
+            request = job.request
+            record = Record(
+                key=job.key,
+                kind=request.kind,
+                model=job.model,
+                identity=job.identity,
+                request=job.canonical,
+                kept=kept,
+                body=reply.body,
+                latency_ms=round(seconds * 1000),
+                attempts=attempts,
+                row=request.row,
+                purpose=request.purpose,
+            )
+            kept = await asyncio.shield(self._write(record))
+        self.spent.count(reply.kept, attempts)
+        return kept
+
+    def _write(self, record: Record) -> asyncio.Future[Kept]:
+        written: asyncio.Future[Kept] = self._loop.create_future()
+        self._unwritten.append(_Unwritten(record, written))
+        if not self._writing:
+            self._writing = True
+            self._writer = self._loop.create_task(self._write_all())
+        return written
+
+    async def _write_all(self) -> None:
+        """Commit in groups: all that came while the group before was being committed."""
+        while self._unwritten:
+            group, self._unwritten = self._unwritten, []
+            try:
+                kept = await self._loop.run_in_executor(self._disk, self.store.put, [u.record for u in group])
+            except BaseException as error:
+                for u in group:
+                    if not u.written.done():
+                        u.written.set_exception(error)
+                    u.written.exception()  # a cancelled asker leaves it unread
+                continue
+            for u in group:
+                if not u.written.done():
+                    u.written.set_result(kept[u.record.key])
+        self._writing = False
+

@@ -1,0 +1,51 @@
+"""How long to go on asking, as a pure state machine.
+
+Law: a failure that may pass (5xx, time-out, broken connection or body) spends one of `retries`;
+being told to wait (429) spends none, only the total patience; everything else ends at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pipelines.llm.answer import TRANSIENT
+from pipelines.llm.protocol import Reply
+
+FIRST_BACKOFF_S = 0.5  # doubles with each failure
+MAX_BACKOFF_S = 30.0
+
+
+@dataclass
+class Patience:
+    """State of one request over its attempts. `attempts` counts what was sent."""
+
+    retries: int
+    patience_s: float
+    attempts: int = 0
+    failed: int = 0
+    throttled: int = 0
+    waited_s: float = 0.0
+
+    def wait_after(self, reply: Reply, jitter: float) -> float | None:
+        """Seconds until the next attempt, or None when `reply` is final. `jitter` in [0, 1)."""
+        self.attempts += 1
+        if reply.kept.failure not in TRANSIENT:
+            return None
+        if reply.throttled:
+            self.throttled += 1
+            wait = _told_or_backoff(reply.retry_after_s, self.throttled, jitter)
+            self.waited_s += wait
+            return wait if self.waited_s <= self.patience_s else None
+        self.failed += 1
+        if self.failed > self.retries:
+            return None
+        wait = _told_or_backoff(reply.retry_after_s, self.failed, jitter)
+        return wait if wait <= self.patience_s else None
+
+
+def _told_or_backoff(told_s: float | None, count: int, jitter: float) -> float:
+    """As told, plus up to a tenth so that not all come back at once; else full jitter in [b/2, b)."""
+    if told_s is not None:
+        return told_s * (1 + jitter / 10)
+    backoff = min(MAX_BACKOFF_S, FIRST_BACKOFF_S * 2.0 ** min(count - 1, 10))
+    return backoff * (0.5 + jitter / 2)
