@@ -25,7 +25,7 @@ from pipelines.llm.backends.embedded import Embedded
 from pipelines.llm.backends.openai import OpenAI
 from pipelines.llm.backends.replay import Replay, miss
 from pipelines.llm.models import model as registered
-from pipelines.llm.request import Request, canonical, key_of
+from pipelines.llm.request import Named, Request, named_request
 from pipelines.llm.store import Kept, Store
 
 if TYPE_CHECKING:
@@ -82,6 +82,7 @@ class Spent:
     asked: int = 0  # answers that came from the backend, failures included
     stored: int = 0  # answers that the store already had
     attempts: int = 0  # requests sent, retries included
+    embedded: int = 0  # texts embedded now
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cost_usd: float = 0.0
@@ -95,17 +96,6 @@ class Spent:
         self.cost_usd += kept.usage.cost_usd
         if kept.failure is not None:
             self.failures[kept.failure] = self.failures.get(kept.failure, 0) + 1
-
-
-@dataclass(frozen=True, slots=True)
-class _Named:
-    """A request under its key."""
-
-    request: Request
-    key: str
-    canonical: str
-    identity: str
-    model: str
 
 
 class Client:
@@ -199,7 +189,7 @@ class Client:
     ) -> Iterator[Answer]:
         """Send what the store lacks, then yield what it has."""
         named, unreadable = self._name(batch)
-        kept = self.store.answers({n.key for n in named})
+        named, kept = self._look_up(named)
         fresh = []
         for n in named:
             if n.key in kept:
@@ -215,15 +205,23 @@ class Client:
                 yield _answer(n.request, n.key, kept[n.key], stored=True)
         yield from unreadable
 
-    def _name(self, batch: Sequence[Request]) -> tuple[list[_Named], list[Answer]]:
+    def _look_up(self, named: list[Named]) -> tuple[list[Named], dict[str, Kept]]:
+        """What is stored. A replay also takes what an endpoint said under a registered name."""
+        kept = self.store.answers({n.key for n in named})
+        if isinstance(self._backend, Replay) and len(kept) < len(named):
+            others = [n if n.key in kept else self._backend.other(n) for n in named]
+            kept |= self.store.answers({o.key for o in others})
+            named = [o if o.key in kept else n for n, o in zip(named, others, strict=True)]
+        return named, kept
+
+    def _name(self, batch: Sequence[Request]) -> tuple[list[Named], list[Answer]]:
         """Keys of a batch. Text that is no Unicode (a lone surrogate) fails its own row only."""
-        named, unreadable = [], []
+        named: list[Named] = []
+        unreadable: list[Answer] = []
         for request in batch:
             model = self.settings.model if request.model in ("", self._declared) else request.model
-            identity = self._backend.identity(model)
-            text = canonical(request, identity)
             try:
-                named.append(_Named(request, key_of(text), text, identity, model))
+                named.append(named_request(request, model, self._backend.identity(model)))
             except UnicodeEncodeError as error:
                 detail = f"the prompt is not valid Unicode: {error.reason}"
                 unreadable.append(Answer(request, "", failure=Failure.BAD_REQUEST, detail=detail))
@@ -231,7 +229,7 @@ class Client:
 
     def _send(
         self,
-        fresh: Sequence[_Named],
+        fresh: Sequence[Named],
         waiting: dict[str, list[Request]],
         kept: dict[str, Kept],
         done: SimpleQueue[tuple[str, Kept] | BaseException],

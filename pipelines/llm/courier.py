@@ -16,8 +16,12 @@ from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
+import orjson
+
+from pipelines.errors import EnvironmentFault, StageError
+from pipelines.llm.answer import Failure
 from pipelines.llm.patience import Patience
-from pipelines.llm.protocol import Reply, request_body
+from pipelines.llm.protocol import Reply, read_vectors, request_body
 from pipelines.llm.store import KEPT_FAILURES, Kept, Record, Store
 
 if TYPE_CHECKING:
@@ -62,6 +66,7 @@ class Courier:
         self._thread = threading.Thread(target=self._loop.run_forever, name="headrace-llm", daemon=True)
         self._thread.start()
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="headrace-store")
+        self._slots = asyncio.Semaphore(max(1, self.settings.concurrency))
         self._transport: Transport | None = None
         self._tasks: dict[int, set[asyncio.Task[None]]] = {}
 
@@ -96,8 +101,30 @@ class Courier:
             from pipelines.llm.transport import Transport
 
             self._transport = Transport(self.backend, self.settings)
-            self._slots = asyncio.Semaphore(max(1, self.settings.concurrency))
         return self._transport
+
+    def embed(self, model: str, prompts: list[str]) -> list[list[float]]:
+        """Vectors of one batch from an embeddings endpoint, in order. Raises EnvironmentFault."""
+        vectors: list[list[float]] = self.run(self._embed(model, prompts))
+        return vectors
+
+    async def _embed(self, model: str, prompts: list[str]) -> list[list[float]]:
+        transport = await self.transport()
+        body = orjson.dumps({"model": model, "input": prompts})
+        patience = Patience(self.settings.retries, self.settings.patience_s)
+        while True:
+            async with self._slots:
+                reply = await transport.attempt("embedding", model, body, "")
+            try:
+                if reply.kept.failure is None:
+                    return read_vectors(reply.body, len(prompts))
+            except ValueError as error:
+                reply = Reply(Kept("", failure=Failure.BROKEN_BODY, detail=str(error)))
+            wait_s = patience.wait_after(reply, random.random())
+            if wait_s is None:
+                what = f"the endpoint gives no embeddings of {model}: {reply.kept.detail}"
+                raise EnvironmentFault(what, cure="see the endpoint's own log, then run again")
+            await asyncio.sleep(wait_s)
 
     def _begin(self, jobs: list[Job]) -> None:
         for job in jobs:
@@ -125,6 +152,7 @@ class Courier:
         try:
             job.done.put((job.key, await self._ask(job)))
         except asyncio.CancelledError:
+            job.done.put(StageError("the model client was closed while requests were in flight"))
             raise
         except BaseException as error:  # handed to the caller's thread, which raises it
             job.done.put(error)
@@ -188,4 +216,3 @@ class Courier:
                 if not u.written.done():
                     u.written.set_result(kept[u.record.key])
         self._writing = False
-

@@ -162,7 +162,9 @@ def _join(parts: Sequence[Path], target: Path, chosen: Model) -> None:
         temporary = None
     except OSError as error:
         cure = f"free {chosen.size // 1_000_000} MB there or set {MODELS_VARIABLE}"
-        raise EnvironmentFault(f"cannot write the weights: {error.strerror}", where=str(target), cure=cure) from error
+        raise EnvironmentFault(
+            f"cannot write the weights: {error.strerror}", where=str(target), cure=cure
+        ) from error
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)

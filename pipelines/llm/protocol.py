@@ -62,7 +62,8 @@ def read_reply(status: int, raw: bytes, kind: str, retry_after_s: float | None =
         kept = Kept("", failure=failure, detail=f"HTTP {status}: {_said(raw)}")
         return Reply(kept, raw, throttled=status == 429, retry_after_s=retry_after_s)
     try:
-        kept = _answer(orjson.loads(raw), kind)
+        body = orjson.loads(raw)
+        kept = Kept("", usage=_usage(body.get("usage") or {})) if kind == "embedding" else _answer(body, kind)
     except (orjson.JSONDecodeError, KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
         what = "HTML" if raw.lstrip()[:1] == b"<" else f"{type(error).__name__}"
         kept = Kept("", failure=Failure.BROKEN_BODY, detail=f"not a {kind} reply ({what}): {_start(raw)}")
@@ -85,14 +86,16 @@ def retry_after(headers: Mapping[str, str], now: float) -> float | None:
         return None
 
 
-def read_vectors(raw: bytes, count: int) -> list[list[float]] | None:
-    """The vectors of an embeddings reply in the order asked, or None if the body is broken."""
+def read_vectors(raw: bytes, count: int) -> list[list[float]]:
+    """The vectors of an embeddings reply, in the order asked. Raises ValueError for any other body."""
     try:
         data = sorted(orjson.loads(raw)["data"], key=lambda item: item["index"])
         vectors = [[float(x) for x in item["embedding"]] for item in data]
-    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):
-        return None
-    return vectors if len(vectors) == count and all(vectors) else None
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"no list of embeddings: {_start(raw)}") from error
+    if len(vectors) != count or not all(vectors):
+        raise ValueError(f"{len(vectors)} embeddings for {count} texts")
+    return vectors
 
 
 def out_of_funds(raw: bytes) -> bool:

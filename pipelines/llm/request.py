@@ -94,7 +94,29 @@ def canonical(request: Request, identity: str) -> str:
 
 def request_key(request: Request, identity: str) -> str:
     """Key of a request: 64 hex digits, the id of its answer in the store."""
-    return hashlib.sha256(canonical(request, identity).encode()).hexdigest()
+    return key_of(canonical(request, identity))
+
+
+def key_of(canonical_text: str) -> str:
+    """Key of a canonical request. Raises UnicodeEncodeError for text with a lone surrogate."""
+    return hashlib.sha256(canonical_text.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A request under its key, as one model's identity makes it."""
+
+    request: Request
+    key: str
+    canonical: str
+    identity: str
+    model: str
+
+
+def named_request(request: Request, model: str, identity: str) -> Named:
+    """`request` as asked of `model`. Raises UnicodeEncodeError for text with a lone surrogate."""
+    text = canonical(request, identity)
+    return Named(request, key_of(text), text, identity, model)
 
 
 def _plain(value: Any) -> Any:

@@ -69,7 +69,9 @@ class Transport:
             sock_read=settings.first_byte_timeout_s,
         )
         connector = aiohttp.TCPConnector(limit=0)
-        self._session = aiohttp.ClientSession(timeout=timeout, connector=connector, trust_env=not backend.llama)
+        self._session = aiohttp.ClientSession(
+            timeout=timeout, connector=connector, trust_env=not backend.llama
+        )
 
     async def close(self) -> None:
         await self._session.close()
@@ -78,14 +80,18 @@ class Transport:
         """Send once. Raises HeadraceError only for what would meet every request alike."""
         url = await self._backend.url(model)
         try:
-            async with self._session.post(url + PATHS[kind], data=body, headers=self._headers(key)) as response:
+            async with self._session.post(
+                url + PATHS[kind], data=body, headers=self._headers(key)
+            ) as response:
                 raw = self._secret.scrub(await response.read())
                 wait_s = retry_after(response.headers, time.time())
                 status = response.status
         except (TimeoutError, asyncio.TimeoutError):
             return _failed(Failure.TIMEOUT, "no answer in time")
         except aiohttp.InvalidURL as error:
-            raise ConfigError("is not an address of an endpoint", where=safe(url), cure="set llm.base_url") from error
+            raise ConfigError(
+                "is not an address of an endpoint", where=safe(url), cure="set llm.base_url"
+            ) from error
         except (aiohttp.ClientError, OSError) as error:
             return _failed(Failure.NETWORK, f"{type(error).__name__} at {safe(url)}")
         if (fault := _stops_all(status, raw, url, PATHS[kind], model)) is not None:
@@ -120,5 +126,7 @@ def _stops_all(status: int, raw: bytes, url: str, path: str, model: str) -> Head
         return EnvironmentFault("the endpoint's account has no funds", where=where, cure=cure)
     if status in (404, 405):
         cure = "check llm.base_url and llm.model"
-        return ConfigError(f"the endpoint has no {path} or no model {model!r} (HTTP {status})", where=where, cure=cure)
+        return ConfigError(
+            f"the endpoint has no {path} or no model {model!r} (HTTP {status})", where=where, cure=cure
+        )
     return None

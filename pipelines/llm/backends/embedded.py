@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -22,6 +23,7 @@ from pipelines.llm.models import model as registered
 from pipelines.llm.models import weights
 
 MAX_STARTS = 3  # of one model's server in one run
+START_S = 300.0  # to load the weights
 LOG_TAIL_CHARS = 400
 
 
@@ -56,43 +58,48 @@ class Embedded:
     llama = True
 
     def __init__(self) -> None:
-        self._children: dict[str, Child] = {}
+        self._servers: dict[str, asyncio.Task[Child]] = {}
         self._starts: dict[str, int] = {}
-        self._starting: dict[str, asyncio.Lock] = {}
 
     def identity(self, model: str) -> str:
         return registered(model).identity
 
     async def url(self, model: str) -> str:
         """Address of the model's live server, started if need be. Raises EnvironmentFault."""
-        async with self._starting.setdefault(model, asyncio.Lock()):
-            child = self._children.get(model)
-            if child is None or not child.alive:
-                child = await self._start(model, child)
-            return child.url
+        server = self._servers.get(model)
+        if server is None or (server.done() and not _lives(server)):
+            server = self._servers[model] = asyncio.create_task(self._start(model, server))
+        return (await asyncio.shield(server)).url  # a cancelled asker does not stop the start
 
-    async def _start(self, model: str, dead: Child | None) -> Child:
+    async def _start(self, model: str, before: asyncio.Task[Child] | None) -> Child:
         self._starts[model] = self._starts.get(model, 0) + 1
-        if dead is not None:
-            tail = _tail(dead.log)
+        if before is not None and before.exception() is None:
+            dead = before.result()
+            code, tail = dead.process.returncode, _tail(dead.log)
             dead.stop()
             if self._starts[model] > MAX_STARTS:
-                what = f"the server of {model} died {MAX_STARTS} times (exit {dead.process.returncode}): {tail}"
+                what = f"the server of {model} died {MAX_STARTS} times (exit {code}): {tail}"
                 raise EnvironmentFault(what, cure="free memory or choose a smaller llm.model")
-        self._children[model] = await asyncio.to_thread(start, model)
-        return self._children[model]
+        return await asyncio.to_thread(start, model)
 
     async def close(self) -> None:
-        for child in self._children.values():
-            child.stop()
-        self._children.clear()
+        for ended in await asyncio.gather(*self._servers.values(), return_exceptions=True):
+            if isinstance(ended, Child):
+                await asyncio.to_thread(ended.stop)
+        self._servers.clear()
+
+
+def _lives(server: asyncio.Task[Child]) -> bool:
+    return server.exception() is None and server.result().alive
 
 
 def start(model: str) -> Child:
     """Start the server of `model` and wait until it has loaded. Raises EnvironmentFault."""
     path = weights(registered(model))
     root = str(Path(__file__).resolve().parents[3])
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")]).strip(":")}
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")]).strip(":")
+    }
     log = tempfile.TemporaryFile()
     process = subprocess.Popen(
         [sys.executable, "-m", "pipelines.llm.server", model, str(path)],
@@ -102,7 +109,10 @@ def start(model: str) -> Child:
         env=environment,
     )
     assert process.stdout is not None
+    late = threading.Timer(START_S, process.kill)
+    late.start()
     said = process.stdout.readline()
+    late.cancel()
     child = Child(process, "", log)
     try:
         child.url = json.loads(said)["url"]
@@ -111,7 +121,9 @@ def start(model: str) -> Child:
         process.wait()
         what = f"the server of {model} did not start (exit {process.returncode}): {_tail(log)}"
         child.stop()
-        raise EnvironmentFault(what, where=str(path), cure="run `make setup`, free memory, or see the log") from None
+        raise EnvironmentFault(
+            what, where=str(path), cure="run `make setup`, free memory, or see the log"
+        ) from None
     return child
 
 

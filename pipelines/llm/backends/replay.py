@@ -10,7 +10,7 @@ from typing import Any
 
 from pipelines.errors import HeadraceError
 from pipelines.llm.models import REGISTRY
-from pipelines.llm.request import Request, canonical
+from pipelines.llm.request import Named, Request, canonical, named_request
 from pipelines.llm.store import Store
 
 
@@ -26,9 +26,9 @@ class Replay:
     def identity(self, model: str) -> str:
         return REGISTRY[model].identity if model in REGISTRY else f"name:{model}"
 
-    def other_identity(self, model: str) -> str | None:
-        """The identity under which an endpoint's answers of a registered name are stored."""
-        return f"name:{model}" if model in REGISTRY else None
+    def other(self, named: Named) -> Named:
+        """The same request under the identity that an endpoint's answers have."""
+        return named_request(named.request, named.model, f"name:{named.model}")
 
     async def url(self, model: str) -> str:
         raise HeadraceError("a replay has no server")
@@ -59,7 +59,9 @@ def _differing(asked: dict[str, Any], stored: dict[str, Any]) -> list[str]:
         if ours == theirs:
             continue
         if name == "sampling" and isinstance(ours, dict) and isinstance(theirs, dict):
-            names += [f"sampling.{k}" for k in sorted(ours.keys() | theirs.keys()) if ours.get(k) != theirs.get(k)]
+            names += [
+                f"sampling.{k}" for k in sorted(ours.keys() | theirs.keys()) if ours.get(k) != theirs.get(k)
+            ]
         else:
             names.append(name)
     return names

