@@ -1,0 +1,366 @@
+"""The graph as DVC knows it: its stages, what changed, and the running of them.
+
+Law: `dvc.yaml` is the only declaration, and one process at a time writes. Ours
+wait for each other and for a bare `dvc repro`, and say for whom. Nothing else
+of the project imports DVC.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipelines.errors import ConfigError, EnvironmentFault, StageError, nearest
+
+if TYPE_CHECKING:
+    from dvc.repo import Repo
+
+WAIT_S = 1.0
+BUSY = re.compile(r"busy, it is being blocked|Unable to acquire lock|being blocked by", re.I)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One entry of the graph. `name` is DVC's ("trit.translate@fr"); paths are below the root."""
+
+    name: str
+    cmd: str
+    desc: str
+    deps: tuple[str, ...]
+    outs: tuple[str, ...]
+    params: tuple[str, ...]
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """("trit", "translate", "fr"): the asset key, and the folder below data/."""
+        return tuple(re.split(r"[.@]", self.name))
+
+    @property
+    def folder(self) -> str:
+        return "/".join(self.key)
+
+    @property
+    def item(self) -> str | None:
+        """The matrix entry, if any."""
+        return self.name.partition("@")[2] or None
+
+    @cached_property
+    def code(self) -> tuple[str, ...]:
+        """Those of its inputs that are files of the project."""
+        return tuple(d for d in self.deps if d.startswith("pipelines/"))
+
+    @property
+    def version_path(self) -> str:
+        """The out whose MD5 is the stage's data version: its rows, its model, else its first out."""
+        for last in ("rows.parquet", "model"):
+            for out in self.outs:
+                if out.rsplit("/", 1)[-1] == last:
+                    return out
+        return self.outs[0]
+
+
+def stages(root: Path) -> list[Stage]:
+    """All stages in the order of the graph. Raises ConfigError when dvc.yaml or params.yaml is wrong."""
+    with opened(root) as repo:
+        return _ordered(repo)
+
+
+def upstream(all_stages: Sequence[Stage]) -> dict[str, list[str]]:
+    """For each stage the names of those whose outs it reads; a folder it reads covers what lies in it."""
+    made = {out: s.name for s in all_stages for out in s.outs}
+    return {
+        s.name: sorted({name for dep in s.deps for out, name in made.items() if _within(out, dep)} - {s.name})
+        for s in all_stages
+    }
+
+
+def changed(root: Path) -> dict[str, list[str]]:
+    """Stages that are not fresh, with the reasons: what DVC says, or which input is not fresh."""
+    with opened(root) as repo:
+        return _changed(repo)
+
+
+def lock(root: Path) -> dict[str, Any]:
+    """The stages of dvc.lock as plain data; empty before the first run."""
+    import yaml
+
+    path = root / "dvc.lock"
+    if not path.is_file():
+        return {}
+    try:
+        value = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except (yaml.YAMLError, UnicodeDecodeError) as e:
+        raise ConfigError(
+            "is not valid YAML", where="dvc.lock", cure="take it from version control, or delete it"
+        ) from e
+    return dict(value.get("stages") or {})
+
+
+def data_version(entry: Mapping[str, Any], stage: Stage) -> str | None:
+    """MD5 of the stage's rows (or model) as its dvc.lock entry says."""
+    return next((o["md5"] for o in entry.get("outs", []) if o["path"] == stage.version_path), None)
+
+
+@dataclass
+class Ran:
+    """What a run did: stages in the order they were looked at."""
+
+    looked_at: list[str] = field(default_factory=list)
+    made: list[str] = field(default_factory=list)
+
+
+def run(
+    root: Path,
+    targets: Sequence[str] = (),
+    *,
+    who: str,
+    single: bool = False,
+    force: bool = False,
+    say: Callable[[str], None] = print,
+) -> Ran:
+    """Brings the targets (all when none are given) and what they need up to date.
+
+    `single` runs the targets alone. Waits for another writer. Raises StageError
+    when a stage fails; on SIGTERM or Ctrl-C ends the stage's processes first.
+    """
+    with writer(root, who, say):
+        return _until_free(lambda: _guarded(root, list(targets), single, force, say), say)
+
+
+@contextmanager
+def writer(root: Path, who: str, say: Callable[[str], None] = print) -> Iterator[None]:
+    """The one writer's lock of this workspace; ends with the process, however it ends."""
+    import fcntl
+
+    path = root / ".headrace" / "writer.lock"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = open(path, "a+", encoding="utf-8")  # noqa: SIM115 - held until the end of the block
+    except OSError as e:
+        raise EnvironmentFault(f"cannot take the lock: {e.strerror}", where=str(path)) from e
+    with handle:
+        said = False
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if not said:
+                    handle.seek(0)
+                    say(f"waiting for {handle.read().strip() or 'another run'}")
+                    said = True
+                time.sleep(WAIT_S / 4)
+        handle.seek(0)
+        handle.truncate()
+        handle.write(f"{who} (PID {os.getpid()})\n")
+        handle.flush()
+        yield
+
+
+@contextmanager
+def opened(root: Path) -> Iterator[Repo]:
+    """DVC's Repo at `root`; its errors become ours."""
+    if not (root / "dvc.yaml").is_file():
+        raise ConfigError("no dvc.yaml here", where=str(root), cure="headrace init DIR makes a workspace")
+    import logging
+
+    from dvc.exceptions import DvcException
+    from dvc.repo import Repo
+
+    logging.getLogger("dvc").setLevel(logging.ERROR)
+    try:
+        with Repo(str(root)) as repo:
+            yield repo
+    except DvcException as e:
+        raise ConfigError(_first_line(e), where="DVC", cure="see dvc.yaml and params.yaml") from e
+
+
+def _ordered(repo: Repo) -> list[Stage]:
+    from dvc.dependency.param import ParamsDependency
+    from dvc.repo.reproduce import plan_repro
+
+    graph = repo.index.graph
+    order = {s: n for n, s in enumerate(plan_repro(graph, sorted(graph, key=lambda s: s.addressing)))}
+    found = []
+    for s in sorted(order, key=order.__getitem__):
+        params = [p for d in s.deps if isinstance(d, ParamsDependency) for p in d.params]
+        deps = [d.def_path for d in s.deps if not isinstance(d, ParamsDependency)]
+        meta = s.meta or {}
+        found.append(
+            Stage(
+                s.addressing, str(s.cmd), s.desc or "", tuple(deps), tuple(o.def_path for o in s.outs),
+                tuple(params), meta,
+            )
+        )  # fmt: skip
+    return found
+
+
+def _changed(repo: Repo) -> dict[str, list[str]]:
+    order = _ordered(repo)
+    above = upstream(order)
+    told: dict[str, list[Any]] = repo.status()
+    result: dict[str, list[str]] = {}
+    for stage in order:
+        reasons = [_reason(part) for part in told.get(stage.name, [])]
+        reasons += [f"{name} is not fresh" for name in above[stage.name] if name in result]
+        if reasons:
+            result[stage.name] = reasons
+    return result
+
+
+def _reason(part: Any) -> str:
+    if not isinstance(part, dict):
+        return str(part)
+    return "; ".join(
+        f"{what}: {', '.join(f'{k} {v}' for k, v in rows.items()) if isinstance(rows, dict) else rows}"
+        for what, rows in part.items()
+    )
+
+
+def _within(out: str, dep: str) -> bool:
+    return out == dep or out.startswith(f"{dep}/") or dep.startswith(f"{out}/")
+
+
+def _until_free(act: Callable[[], Ran], say: Callable[[str], None]) -> Ran:
+    """Runs `act` again while a bare `dvc` holds DVC's own locks."""
+    said = False
+    while True:
+        try:
+            return act()
+        except _Busy as e:
+            if not said:
+                say(f"waiting for a dvc command: {e}")
+                said = True
+            time.sleep(WAIT_S)
+
+
+class _Busy(Exception):
+    pass
+
+
+def _guarded(root: Path, targets: list[str], single: bool, force: bool, say: Callable[[str], None]) -> Ran:
+    """Reproduces in a thread of its own: DVC's handling of signals would outlive its stage otherwise."""
+    ran, failure = Ran(), list[BaseException]()
+
+    def work() -> None:
+        try:
+            _reproduce(root, targets, single, force, say, ran)
+        except BaseException as e:  # handed to the waiting thread
+            failure.append(e)
+
+    thread = threading.Thread(target=work, name="dvc", daemon=True)
+    with _terminable():
+        thread.start()
+        try:
+            while thread.is_alive():
+                thread.join(0.2)
+        except BaseException:
+            end_children()
+            thread.join(10)
+            raise
+    if failure:
+        raise failure[0]
+    return ran
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """SIGTERM as an exception in the main thread, so that what was started is ended."""
+    import signal
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def end_children() -> None:
+    """Ends all processes below this one: the stage, its shell, its model server."""
+    import psutil
+
+    children = psutil.Process().children(recursive=True)
+    for child in children:
+        with _gone():
+            child.terminate()
+    _, alive = psutil.wait_procs(children, timeout=3)
+    for child in alive:
+        with _gone():
+            child.kill()
+
+
+@contextmanager
+def _gone() -> Iterator[None]:
+    import psutil
+
+    try:
+        yield
+    except psutil.NoSuchProcess:
+        return
+
+
+def _reproduce(
+    root: Path, targets: list[str], single: bool, force: bool, say: Callable[[str], None], ran: Ran
+) -> None:
+    from dvc.exceptions import DvcException
+    from dvc.repo.reproduce import _reproduce_stage
+
+    bin_folder = str(Path(sys.executable).parent)
+    if os.environ.get("PATH", "").split(os.pathsep)[0] != bin_folder:
+        os.environ["PATH"] = f"{bin_folder}{os.pathsep}{os.environ.get('PATH', '')}"
+    with opened(root) as repo:
+        _known(repo, targets)
+        total = len(repo.index.stages)
+
+        def one(stage: Any, **kwargs: Any) -> Any:
+            ran.looked_at.append(stage.addressing)
+            if stage.changed() or kwargs.get("force"):
+                say(f"[{len(ran.looked_at)}/{total}] {stage.addressing}")
+            made = _reproduce_stage(stage, **kwargs)
+            if made is not None:
+                ran.made.append(stage.addressing)
+            return made
+
+        try:
+            repo.reproduce(targets or None, single_item=single, force=force, repro_fn=one)
+        except DvcException as e:
+            _translate(e, ran)
+
+
+def _translate(error: BaseException, ran: Ran) -> None:
+    chain = [error]
+    while chain[-1].__cause__ is not None:
+        chain.append(chain[-1].__cause__)
+    for e in chain:
+        if BUSY.search(str(e)):
+            raise _Busy(_first_line(e)) from error
+    name = ran.looked_at[-1] if ran.looked_at else "the graph"
+    raise StageError(
+        f"stage {name} failed: {_first_line(chain[-1])}",
+        cure="its reason stands above; run again after mending it",
+    ) from error
+
+
+def _known(repo: Repo, targets: Sequence[str]) -> None:
+    names = {s.addressing for s in repo.index.stages}
+    known = names | {n.partition("@")[0] for n in names}
+    for target in targets:
+        if target not in known:
+            raise ConfigError(f"unknown stage {target!r}", cure=nearest(target, known))
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).split("\n")[0]
