@@ -1,0 +1,50 @@
+"""When two texts count as the same.
+
+Law: a key depends on the text alone; texts that differ in case, width, blanks,
+punctuation or symbols only have one key.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Hashable, Iterable
+
+# Letters, combining marks and numbers carry the words; all else is manner of writing.
+_WORDS = ("L", "M", "N")
+
+
+def question_key(text: str) -> str:
+    """NFKC, case folded, with blanks, punctuation, symbols and invisible characters taken out.
+
+    Empty when the text holds no letter, mark or number.
+    """
+    # Folding may leave composed forms apart ("ΐ"), so compose once more.
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    return "".join(c for c in folded if unicodedata.category(c)[0] in _WORDS)
+
+
+class Groups:
+    """Union-find: members that were joined, directly or through others, share a group."""
+
+    def __init__(self, members: Iterable[Hashable] = ()) -> None:
+        self._parent: dict[Hashable, Hashable] = {m: m for m in members}
+
+    def find(self, member: Hashable) -> Hashable:
+        """The member that stands for the group; which one depends on the order of joins."""
+        root = self._parent.setdefault(member, member)
+        while root != self._parent[root]:
+            root = self._parent[root]
+        while member != root:
+            self._parent[member], member = root, self._parent[member]
+        return root
+
+    def join(self, a: Hashable, b: Hashable) -> None:
+        """Puts the groups of two members together."""
+        self._parent[self.find(a)] = self.find(b)
+
+    def all(self) -> list[list[Hashable]]:
+        """The groups, members in the order in which they were first named."""
+        found: dict[Hashable, list[Hashable]] = {}
+        for member in self._parent:
+            found.setdefault(self.find(member), []).append(member)
+        return list(found.values())
