@@ -19,6 +19,7 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +62,7 @@ class Step:
         self._tables: dict[str, pl.DataFrame] = {}
         self._usage: dict[str, tuple[int, int, float]] = {}  # response id -> prompt, completion, usd
         self._said = 0.0
+        self._replaced = ""  # the stage's model, where `llm.model` stands in for it
 
     @property
     def name(self) -> str:
@@ -150,17 +152,24 @@ class Step:
 
     # -- models -----------------------------------------------------------------------------
 
-    def client(self, backend: str) -> Client:
-        """A client over this workspace's response store. Use as a context manager."""
+    def client(self, backend: str, model: str = "") -> Client:
+        """A client over this workspace's response store. Use as a context manager.
+
+        `model` is the stage's own; `llm.model` of params.yaml, when set, stands in for it.
+        """
         from pipelines.data.config import load
         from pipelines.llm.client import Settings, open_client
 
-        settings = load(Settings, {**self.llm, "backend": backend}, "llm")
-        return open_client(settings, store_path(self.root))
+        told = {k: v for k, v in self.llm.items() if k != "model"}
+        chosen = self.llm.get("model") or model
+        settings = {**told, "backend": backend, **({"model": chosen} if chosen else {})}
+        self._replaced = model if chosen != model else ""
+        return open_client(load(Settings, settings, "llm"), store_path(self.root))
 
     def ask(self, client: Client, requests: Iterable[Request], total: int | None = None) -> Iterator[Answer]:
         """`client.answers`, with progress, and with the tokens counted once for each answer used."""
-        for done, answer in enumerate(client.answers(requests), 1):
+        own = (replace(r, model="") if r.model == self._replaced else r for r in requests)
+        for done, answer in enumerate(client.answers(own), 1):
             use = answer.usage
             self._usage[answer.id] = (use.prompt_tokens, use.completion_tokens, use.cost_usd)
             self.progress(done, total, "answers")
