@@ -90,6 +90,12 @@ def changed(root: Path) -> dict[str, list[str]]:
         return _changed(repo)
 
 
+def state(root: Path) -> tuple[list[Stage], dict[str, list[str]]]:
+    """`stages` and `changed` with one look at the repository."""
+    with opened(root) as repo:
+        return _ordered(repo), _changed(repo)
+
+
 def lock(root: Path) -> dict[str, Any]:
     """The stages of dvc.lock as plain data; empty before the first run."""
     import yaml

@@ -1,0 +1,42 @@
+# Two commands do everything: `make run` the main job, `make test` the tests.
+SHELL := /bin/bash
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: run test setup ui models clean distclean help
+help: ## what there is
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+run: setup ## the graph on data/raw with embedded models, and the report
+	@$(BIN)/headrace run
+
+test: setup ## all tests
+	@$(BIN)/python -m pytest
+
+setup: .venv/.ready ## the environment in .venv, by uv when it is there, else by pip
+
+.venv/.ready: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info[:2] == (3, 11) else "Python 3.11 is needed, this is " + sys.version.split()[0] + "; name one: make PYTHON=python3.11")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@if command -v uv >/dev/null; then \
+	  uv pip install -q --python $(BIN)/python --no-deps -r requirements.lock && \
+	  uv pip install -q --python $(BIN)/python --no-deps --no-build-isolation -e .; \
+	else \
+	  $(BIN)/python -m pip install -q --no-deps -r requirements.lock && \
+	  $(BIN)/python -m pip install -q --no-deps --no-build-isolation -e .; \
+	fi
+	@touch $@
+
+ui: setup ## Dagster and MLflow on loopback
+	@$(BIN)/headrace ui
+
+models: setup ## the larger embedded models (Qwen2.5-Coder 0.5B and 1.5B, 1.6 GB)
+	@$(BIN)/headrace models fetch
+
+clean: ## takes away what runs made; never the response store
+	@rm -rf data/evergreen data/egoavu data/trit data/cbu data/training data/evaluation reports dvc.lock
+	@rm -rf .dvc/cache .dvc/tmp
+	@if [ -d .headrace ]; then find .headrace -mindepth 1 -maxdepth 1 ! -name 'responses.sqlite*' -exec rm -rf {} +; fi
+
+distclean: clean ## and the environment
+	@rm -rf .venv *.egg-info

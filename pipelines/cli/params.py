@@ -1,0 +1,73 @@
+"""Checks the whole of params.yaml against what the stages declare."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pipelines.data.config import load, read_params
+from pipelines.errors import ConfigError, nearest
+
+TOP = {"profile": str, "seed": int}
+STAGE = re.compile(r"^  ([a-z_]+)\.([a-z_]+):", re.M)
+USED = re.compile(r"\$\{([a-z_]+)\.([a-z_]+)\}")
+
+
+def check_params(root: Path) -> dict[str, Any]:
+    """params.yaml of a workspace. Raises ConfigError for any key or value that no stage knows."""
+    params = read_params(root / "params.yaml")
+    steps, shared = declared(root)
+    known = {*TOP, "llm", *steps}
+    for key, value in params.items():
+        if key not in known:
+            raise ConfigError(f"unknown key {key!r}", where="params.yaml", cure=nearest(key, known))
+        kind = TOP.get(key)
+        if kind is not None and (not isinstance(value, kind) or isinstance(value, bool)):
+            raise ConfigError(f"must be {kind.__name__}, is {value!r}", where=f"params.yaml: {key}")
+    _llm(params.get("llm") or {})
+    for engine, names in steps.items():
+        _engine(engine, params.get(engine), names, shared.get(engine, set()))
+    return params
+
+
+def declared(root: Path) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
+    """Steps of each engine in dvc.yaml, and the keys beside them that it uses (`${trit.languages}`)."""
+    try:
+        text = (root / "dvc.yaml").read_text(encoding="utf-8")
+    except OSError as e:
+        raise ConfigError(
+            "no dvc.yaml here", where=str(root), cure="headrace init DIR makes a workspace"
+        ) from e
+    steps: dict[str, set[str]] = {}
+    for engine, step in STAGE.findall(text):
+        steps.setdefault(engine, set()).add(step)
+    shared: dict[str, set[str]] = {}
+    for engine, key in USED.findall(text):
+        shared.setdefault(engine, set()).add(key)
+    return steps, shared
+
+
+def _llm(section: Any) -> None:
+    from pipelines.llm.client import Settings
+
+    if isinstance(section, Mapping) and "backend" in section:
+        cure = "name it in the section of the stage, or set HEADRACE_LLM_BACKEND"
+        raise ConfigError("unknown key 'backend'", where="params.yaml: llm", cure=cure)
+    load(Settings, section, "llm")
+
+
+def _engine(engine: str, section: Any, names: set[str], shared: set[str]) -> None:
+    if section is None:
+        section = {}
+    if not isinstance(section, Mapping):
+        raise ConfigError(f"must be a mapping, is {section!r}", where=f"params.yaml: {engine}")
+    for key in section:
+        if key not in names | shared:
+            where = f"params.yaml: {engine}"
+            raise ConfigError(f"unknown key {key!r}", where=where, cure=nearest(str(key), names | shared))
+    for name in sorted(names):
+        module = importlib.import_module(f"pipelines.{engine}.{name}")
+        load(module.Params, section.get(name), f"{engine}.{name}")

@@ -1,0 +1,45 @@
+"""`headrace run`: the graph, or the named stages and what they need, up to date."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+from pipelines.cli.params import check_params
+from pipelines.cli.status import lines, table
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("stages", nargs="*", metavar="STAGE", help="e.g. evergreen.curate, trit.translate@fr")
+    parser.add_argument("--force", action="store_true", help="run them even if nothing changed")
+    parser.add_argument("--single", action="store_true", help="the named stages alone, not what they need")
+
+
+def main(args: argparse.Namespace, root: Path) -> int:
+    """Runs, then prints the closing table. A stage that fails ends it with status 1."""
+    from pipelines import graph
+
+    check_params(root)
+    os.environ.setdefault("HEADRACE_RUN_ID", uuid.uuid4().hex)
+    began = time.monotonic()
+    ran = graph.run(root, args.stages, who="headrace run", single=args.single, force=args.force, say=_say)
+    print(table(lines(root)))
+    seconds = time.monotonic() - began
+    if ran.made:
+        print(f"{_count(ran.made)} made in {seconds:.0f} s; the report: reports/index.html")
+    else:
+        print(f"nothing to be done: {_count(ran.looked_at)} up to date ({seconds:.1f} s)")
+    return 0
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _count(names: Sequence[str]) -> str:
+    return f"{len(names)} stage{'' if len(names) == 1 else 's'}"

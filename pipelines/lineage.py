@@ -1,0 +1,166 @@
+"""Where a row comes from: its parents down to the raw line, and the answers it used.
+
+Law: a trace is read from the artifacts and the response store alone; it starts
+nothing, asks nothing and changes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from pipelines.data.rows import LINEAGE
+from pipelines.errors import InputError, StageError
+
+LONGEST = 240  # characters of one value in a printed tree
+
+
+@dataclass(frozen=True)
+class Response:
+    """A stored model answer, with the request that it answers. `request` is empty when it is not stored."""
+
+    id: str
+    model: str = ""
+    request: dict[str, Any] = field(default_factory=dict)
+    text: str = ""
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost_usd: float = 0.0
+
+
+@dataclass(frozen=True)
+class Node:
+    """One row in a trace. `artifact` is its folder below data/; `origin` the raw file and line, at ingest."""
+
+    row_id: str
+    artifact: str
+    rejected: bool
+    values: dict[str, Any]
+    origin: str = ""
+    responses: tuple[Response, ...] = ()
+    parents: tuple[Node, ...] = ()
+
+
+class Tracer:
+    """Finds rows by id in the artifacts of a workspace. `store` is the response store's path."""
+
+    def __init__(self, root: Path, store: Path) -> None:
+        self.data, self.store = root / "data", store
+
+    def trace(self, row_id: str) -> Node:
+        """The tree of a row. A unique beginning of an id of 6 or more digits will do. Raises InputError."""
+        if row_id not in self._where:
+            found = sorted(i for i in self._where if i.startswith(row_id)) if len(row_id) >= 6 else []
+            if len(found) != 1:
+                many = f"begins {len(found)} row ids" if found else "is no row id of this workspace"
+                raise InputError(f"{row_id!r} {many}", cure="take one from a rows.parquet or the report")
+            row_id = found[0]
+        return self._node(row_id, frozenset())
+
+    @cached_property
+    def _where(self) -> dict[str, Path]:
+        """Row id -> file, over every artifact."""
+        found: dict[str, Path] = {}
+        for path in sorted(self.data.glob("*/**/re*ed.parquet")) + sorted(
+            self.data.glob("*/**/rows.parquet")
+        ):
+            try:
+                ids = pl.read_parquet(path, columns=["row_id"])["row_id"]
+            except (pl.exceptions.PolarsError, OSError):
+                continue  # a file of some other kind
+            found.update(dict.fromkeys(ids, path))
+        return found
+
+    def _node(self, row_id: str, above: frozenset[str]) -> Node:
+        path = self._where.get(row_id)
+        if path is None or row_id in above:
+            gone = "the parent is not in any artifact" if path is None else "a row is its own ancestor"
+            raise StageError(gone, where=row_id, cure="headrace run")
+        row = pl.scan_parquet(path).filter(pl.col("row_id") == row_id).collect().to_dicts()[0]
+        return Node(
+            row_id,
+            path.parent.relative_to(self.data).as_posix(),
+            path.name == "rejected.parquet",
+            {k: v for k, v in row.items() if k not in LINEAGE},
+            self._origin(path.parent / "origin.parquet", row_id),
+            tuple(self._responses(row["responses"])),
+            tuple(self._node(p, above | {row_id}) for p in row["parents"]),
+        )
+
+    def _origin(self, path: Path, row_id: str) -> str:
+        if not path.is_file():
+            return ""
+        lines = pl.scan_parquet(path).filter(pl.col("row_id") == row_id).collect()
+        return ", ".join(f"{r['file']}:{r['line']}" for r in lines.to_dicts())
+
+    def _responses(self, ids: Iterable[str]) -> Iterator[Response]:
+        ids = list(ids)
+        if not ids:
+            return
+        if not self.store.is_file():
+            yield from (Response(i) for i in ids)
+            return
+        from pipelines.llm.store import Store
+
+        with Store(self.store, readonly=True) as store:
+            for key in ids:
+                record = store.record(key)
+                if record is None:
+                    yield Response(key)
+                    continue
+                use = record.kept.usage
+                yield Response(
+                    key,
+                    record.model,
+                    json.loads(record.request),
+                    record.kept.text,
+                    use.prompt_tokens,
+                    use.completion_tokens,
+                    use.cost_usd,
+                )
+
+
+def lines(node: Node, versions: dict[str, str] | None = None, depth: int = 0) -> Iterator[str]:
+    """The tree as text, the row first, then its answers, then its parents, indented.
+
+    `versions` says for an artifact which code and data made it.
+    """
+    pad = "  " * depth
+    state = " (rejected)" if node.rejected else ""
+    version = f"  [{versions[node.artifact]}]" if versions and node.artifact in versions else ""
+    yield f"{pad}{node.artifact}{state}  {node.row_id}{version}"
+    for name, value in node.values.items():
+        if value is not None and value not in ("", []):
+            yield f"{pad}  {name}: {_short(value)}"
+    if node.origin:
+        yield f"{pad}  raw: {node.origin}"
+    for response in node.responses:
+        yield from (f"{pad}  {line}" for line in _response(response))
+    for parent in node.parents:
+        yield from lines(parent, versions, depth + 1)
+
+
+def _response(response: Response) -> Iterator[str]:
+    if not response.request:
+        yield f"answer {response.id[:16]}: not in this store"
+        return
+    asked = response.request
+    sampling = ", ".join(f"{k} {v}" for k, v in (asked.get("sampling") or {}).items() if v not in (None, []))
+    yield f"answer {response.id[:16]} by {response.model} ({asked['model'][:23]})"
+    yield f"  sampling: {sampling}, seed {asked.get('seed')}, sample {asked.get('sample')}"
+    cost = f"{response.prompt_tokens} + {response.completion_tokens} tokens, {response.cost_usd:.6f} USD"
+    yield f"  cost: {cost}"
+    yield f"  prompt: {_short(asked.get('prompt') or asked.get('messages'), 2000)}"
+    yield f"  text: {_short(response.text)}"
+
+
+def _short(value: Any, longest: int = LONGEST) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    text = text.replace("\n", "\\n")
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
