@@ -108,7 +108,7 @@ class Label:
 
 
 def parse_label(value: object) -> Label | None:
-    """A label in any known spelling (1/0, true/false, never/slow/fast-changing, real-time); None if unknown."""
+    """A label in any known spelling (1/0, true/false, slow-changing, real-time, ...); None if unknown."""
     if isinstance(value, bool):
         value = int(value)
     if not isinstance(value, str | int | float):
