@@ -17,13 +17,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pipelines.errors import ConfigError, EnvironmentFault, StageError, nearest
 
 if TYPE_CHECKING:
     from dvc.repo import Repo
 
+T = TypeVar("T")
 WAIT_S = 1.0
 BUSY = re.compile(r"busy, it is being blocked|Unable to acquire lock|being blocked by", re.I)
 
@@ -39,6 +40,7 @@ class Stage:
     outs: tuple[str, ...]
     params: tuple[str, ...]
     meta: Mapping[str, Any] = field(default_factory=dict)
+    values: Mapping[str, Any] = field(default_factory=dict)  # of `params`, as DVC reads them
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -79,15 +81,20 @@ def upstream(all_stages: Sequence[Stage]) -> dict[str, list[str]]:
     """For each stage the names of those whose outs it reads; a folder it reads covers what lies in it."""
     made = {out: s.name for s in all_stages for out in s.outs}
     return {
-        s.name: sorted({name for dep in s.deps for out, name in made.items() if _within(out, dep)} - {s.name})
+        s.name: sorted({name for dep in s.deps for out, name in made.items() if within(out, dep)} - {s.name})
         for s in all_stages
     }
 
 
-def changed(root: Path) -> dict[str, list[str]]:
-    """Stages that are not fresh, with the reasons: what DVC says, or which input is not fresh."""
-    with opened(root) as repo:
-        return _changed(repo)
+def changed(root: Path, *, say: Callable[[str], None] | None = None) -> dict[str, list[str]]:
+    """Stages that are not fresh, with the reasons: what DVC says, or which input is not fresh.
+
+    With `say` it waits for a bare `dvc` that is at work; without, that is an error.
+    """
+    if say is None:
+        with opened(root) as repo:
+            return _changed(repo)
+    return _until_free(lambda: _changed_or_busy(root), say)
 
 
 def state(root: Path) -> tuple[list[Stage], dict[str, list[str]]]:
@@ -98,14 +105,14 @@ def state(root: Path) -> tuple[list[Stage], dict[str, list[str]]]:
 
 def lock(root: Path) -> dict[str, Any]:
     """The stages of dvc.lock as plain data; empty before the first run."""
-    import yaml
+    from ruamel.yaml import YAML, YAMLError  # as DVC does: other readers take 1e-05 for a text
 
     path = root / "dvc.lock"
     if not path.is_file():
         return {}
     try:
-        value = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-    except (yaml.YAMLError, UnicodeDecodeError) as e:
+        value = YAML(typ="safe").load(path.read_text(encoding="utf-8")) or {}
+    except (YAMLError, UnicodeDecodeError) as e:
         raise ConfigError(
             "is not valid YAML", where="dvc.lock", cure="take it from version control, or delete it"
         ) from e
@@ -133,13 +140,16 @@ def run(
     single: bool = False,
     force: bool = False,
     say: Callable[[str], None] = print,
+    output: Callable[[str], None] | None = None,
 ) -> Ran:
     """Brings the targets (all when none are given) and what they need up to date.
 
-    `single` runs the targets alone. Waits for another writer. Raises StageError
-    when a stage fails; on SIGTERM or Ctrl-C ends the stage's processes first.
+    `single` runs the targets alone. `output` gets each line that a stage prints,
+    instead of this process's own standard output. Waits for another writer.
+    Raises StageError when a stage fails; on SIGTERM or Ctrl-C ends the stage's
+    processes first.
     """
-    with writer(root, who, say):
+    with writer(root, who, say), _stage_output(output):
         return _until_free(lambda: _guarded(root, list(targets), single, force, say), say)
 
 
@@ -199,13 +209,15 @@ def _ordered(repo: Repo) -> list[Stage]:
     order = {s: n for n, s in enumerate(plan_repro(graph, sorted(graph, key=lambda s: s.addressing)))}
     found = []
     for s in sorted(order, key=order.__getitem__):
-        params = [p for d in s.deps if isinstance(d, ParamsDependency) for p in d.params]
+        told = [d for d in s.deps if isinstance(d, ParamsDependency)]
+        params = [p for d in told for p in d.params]
+        values = {name: value for d in told for name, value in d.read_params().items()}
         deps = [d.def_path for d in s.deps if not isinstance(d, ParamsDependency)]
         meta = s.meta or {}
         found.append(
             Stage(
                 s.addressing, str(s.cmd), s.desc or "", tuple(deps), tuple(o.def_path for o in s.outs),
-                tuple(params), meta,
+                tuple(params), meta, values,
             )
         )  # fmt: skip
     return found
@@ -233,11 +245,12 @@ def _reason(part: Any) -> str:
     )
 
 
-def _within(out: str, dep: str) -> bool:
+def within(out: str, dep: str) -> bool:
+    """Whether two paths below the root are the same, or one lies in the other."""
     return out == dep or out.startswith(f"{dep}/") or dep.startswith(f"{out}/")
 
 
-def _until_free(act: Callable[[], Ran], say: Callable[[str], None]) -> Ran:
+def _until_free(act: Callable[[], T], say: Callable[[str], None]) -> T:
     """Runs `act` again while a bare `dvc` holds DVC's own locks."""
     said = False
     while True:
@@ -252,6 +265,48 @@ def _until_free(act: Callable[[], Ran], say: Callable[[str], None]) -> Ran:
 
 class _Busy(Exception):
     pass
+
+
+def _changed_or_busy(root: Path) -> dict[str, list[str]]:
+    from dvc.exceptions import DvcException
+
+    with opened(root) as repo:
+        try:
+            return _changed(repo)
+        except DvcException as e:
+            if BUSY.search(str(e)):
+                raise _Busy(_first_line(e)) from e
+            raise
+
+
+@contextmanager
+def _stage_output(output: Callable[[str], None] | None) -> Iterator[None]:
+    """Hands what stages print to `output`, line by line; theirs alone, not this process's own."""
+    if output is None:
+        yield
+        return
+    from dvc.stage import run as dvc_run
+
+    read_end, write_end = os.pipe()
+    plain = dvc_run.prepare_kwargs
+
+    def lines() -> None:
+        with open(read_end, encoding="utf-8", errors="replace") as stream:
+            for line in stream:
+                output(line.rstrip("\n"))
+
+    def to_pipe(*args: Any, **kwargs: Any) -> dict[str, Any]:
+        return {**plain(*args, **kwargs), "stdout": write_end, "stderr": write_end}
+
+    reader = threading.Thread(target=lines, name="stage output", daemon=True)
+    reader.start()
+    dvc_run.prepare_kwargs = to_pipe
+    try:
+        yield
+    finally:
+        dvc_run.prepare_kwargs = plain
+        os.close(write_end)
+        reader.join(5)  # something that outlives its stage may hold the other end
 
 
 def _guarded(root: Path, targets: list[str], single: bool, force: bool, say: Callable[[str], None]) -> Ran:
