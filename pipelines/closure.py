@@ -1,7 +1,8 @@
 """Which files of the project a module reaches: what a stage declares as its code.
 
-Law: an import counts wherever it stands, inside a function too, and so does a
-file named by a string that lies beside the module (a prompt, a table).
+Law: an import counts wherever it stands, inside a function too (one for the
+type checker alone never runs and does not), and so does a file named by a
+string that lies beside the module (a prompt, a table).
 """
 
 from __future__ import annotations
@@ -27,27 +28,40 @@ def closure(module: Path, root: Path) -> list[str]:
     return sorted(p.relative_to(root).as_posix() for p in seen)
 
 
-def imports(path: Path, root: Path) -> Iterator[str]:
-    """Dotted names of the project modules that a file imports, statically or by `import_module`."""
+def imports(path: Path, root: Path, top: str = PACKAGE, *, typing: bool = False) -> Iterator[str]:
+    """Dotted names below the package `top` that a file imports, statically or by `import_module`.
+
+    `typing` counts those under `if TYPE_CHECKING` too.
+    """
     package = path.relative_to(root).with_suffix("").parts[:-1]
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree if typing else _Running().visit(tree)):
         if isinstance(node, ast.Import):
-            yield from (a.name for a in node.names if a.name.split(".")[0] == PACKAGE)
+            yield from (a.name for a in node.names if a.name.split(".")[0] == top)
         elif isinstance(node, ast.ImportFrom):
             base = ".".join(package[: len(package) - node.level + 1]) if node.level else ""
             name = ".".join(x for x in (base, node.module or "") if x)
-            if name.split(".")[0] == PACKAGE:
+            if name.split(".")[0] == top:
                 yield name
                 yield from (f"{name}.{a.name}" for a in node.names)
         elif isinstance(node, ast.Call):
-            yield from _by_name(node)
+            yield from _by_name(node, top)
 
 
-def _by_name(call: ast.Call) -> Iterator[str]:
+class _Running(ast.NodeTransformer):
+    """Takes out what only the type checker reads."""
+
+    def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
+        if getattr(node.test, "id", getattr(node.test, "attr", "")) == "TYPE_CHECKING":
+            return node.orelse
+        return self.generic_visit(node)
+
+
+def _by_name(call: ast.Call, top: str) -> Iterator[str]:
     called = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
     if called in ("import_module", "__import__", "find_spec") and call.args:
         first = call.args[0]
-        if isinstance(first, ast.Constant) and str(first.value).split(".")[0] == PACKAGE:
+        if isinstance(first, ast.Constant) and str(first.value).split(".")[0] == top:
             yield str(first.value)
 
 

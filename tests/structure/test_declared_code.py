@@ -1,0 +1,46 @@
+"""dvc.yaml declares the code and the outs that its stages really have."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from pipelines.cli.graph import with_code
+from pipelines.cli.params import check_params
+from pipelines.closure import closure
+
+ROOT = Path(__file__).parents[2]
+STAGES = yaml.safe_load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
+
+
+def test_dvc_yaml_names_the_code_that_each_stage_reaches() -> None:
+    text = (ROOT / "dvc.yaml").read_text(encoding="utf-8")
+    assert with_code(text, ROOT) == text, "run `headrace graph --write`"
+
+
+def test_params_yaml_holds_every_knob_and_no_other() -> None:
+    params = check_params(ROOT)
+    for name in STAGES:
+        engine, step = name.split(".")
+        fields = importlib.import_module(f"pipelines.{engine}.{step}").Params.__dataclass_fields__
+        missing = set(fields) - set(params[engine].get(step) or {})
+        assert not missing, f"{name}: {sorted(missing)} stand in no line of params.yaml"
+
+
+@pytest.mark.parametrize("name", sorted(STAGES))
+def test_a_stage_says_what_it_is_and_runs_as_a_module(name: str) -> None:
+    stage = STAGES[name]
+    assert stage["desc"].endswith(".")
+    assert stage["cmd"].split(" ${")[0] == f"python -m pipelines {name}"
+    assert {"group", "kinds", "owner"} <= stage["meta"].keys()
+
+
+def test_a_file_named_by_a_string_beside_the_module_is_part_of_its_code(tmp_path: Path) -> None:
+    folder = tmp_path / "pipelines" / "toy"
+    (folder / "prompts").mkdir(parents=True)
+    (folder / "prompts" / "ask.txt").write_text("x")
+    (folder / "step.py").write_text("P = 'prompts/ask.txt'\nQ = 'prompts/gone.txt'\n")
+    assert closure(folder / "step.py", tmp_path) == ["pipelines/toy/prompts/ask.txt", "pipelines/toy/step.py"]
