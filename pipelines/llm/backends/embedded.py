@@ -96,11 +96,9 @@ def _lives(server: asyncio.Task[Child]) -> bool:
 def start(model: str) -> Child:
     """Start the server of `model` and wait until it has loaded. Raises EnvironmentFault."""
     path = weights(registered(model))
-    root = str(Path(__file__).resolve().parents[3])
-    environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")]).strip(":")
-    }
-    log = tempfile.TemporaryFile()
+    roots = [str(Path(__file__).resolve().parents[3]), os.environ.get("PYTHONPATH", "")]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, roots))}
+    log = tempfile.TemporaryFile()  # noqa: SIM115 - the child writes it as long as it lives
     process = subprocess.Popen(
         [sys.executable, "-m", "pipelines.llm.server", model, str(path)],
         stdin=subprocess.PIPE,
