@@ -15,9 +15,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from pipelines.errors import ConfigError, EnvironmentFault, StageError, nearest
 
@@ -105,17 +105,9 @@ def state(root: Path) -> tuple[list[Stage], dict[str, list[str]]]:
 
 def lock(root: Path) -> dict[str, Any]:
     """The stages of dvc.lock as plain data; empty before the first run."""
-    from ruamel.yaml import YAML, YAMLError  # as DVC does: other readers take 1e-05 for a text
-
-    path = root / "dvc.lock"
-    if not path.is_file():
+    if not (root / "dvc.lock").is_file():
         return {}
-    try:
-        value = YAML(typ="safe").load(path.read_text(encoding="utf-8")) or {}
-    except (YAMLError, UnicodeDecodeError) as e:
-        raise ConfigError(
-            "is not valid YAML", where="dvc.lock", cure="take it from version control, or delete it"
-        ) from e
+    value = _yaml(root, "dvc.lock", "take it from version control, or delete it")
     return dict(value.get("stages") or {})
 
 
@@ -206,12 +198,17 @@ def _ordered(repo: Repo) -> list[Stage]:
     from dvc.repo.reproduce import plan_repro
 
     graph = repo.index.graph
+    files: dict[str, Any] = {}
     order = {s: n for n, s in enumerate(plan_repro(graph, sorted(graph, key=lambda s: s.addressing)))}
     found = []
     for s in sorted(order, key=order.__getitem__):
-        told = [d for d in s.deps if isinstance(d, ParamsDependency)]
-        params = [p for d in told for p in d.params]
-        values = {name: value for d in told for name, value in d.read_params().items()}
+        params, values = [], {}
+        for d in (d for d in s.deps if isinstance(d, ParamsDependency)):
+            path = str(d.def_path)
+            if path not in files:
+                files[path] = _yaml(Path(repo.root_dir), path, "mend it")
+            params += d.params
+            values |= {name: _at(files[path], name) for name in d.params}
         deps = [d.def_path for d in s.deps if not isinstance(d, ParamsDependency)]
         meta = s.meta or {}
         found.append(
@@ -221,6 +218,46 @@ def _ordered(repo: Repo) -> list[Stage]:
             )
         )  # fmt: skip
     return found
+
+
+def _yaml(root: Path, name: str, cure: str) -> dict[str, Any]:
+    """A file of DVC's. YAML 1.2 as DVC writes it: `no` is a text there, 1e-05 a number."""
+    import yaml
+
+    try:
+        value = yaml.load((root / name).read_text(encoding="utf-8"), _yaml12())
+    except (yaml.YAMLError, UnicodeDecodeError) as e:
+        raise ConfigError("is not valid YAML", where=name, cure=cure) from e
+    return value if isinstance(value, dict) else {}
+
+
+@cache
+def _yaml12() -> Any:
+    import yaml
+
+    class Loader(yaml.CSafeLoader):
+        yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
+
+    plain = {
+        "null": (r"~|null|Null|NULL|", "~nN\0"),
+        "bool": (r"true|True|TRUE|false|False|FALSE", "tTfF"),
+        "int": (r"[-+]?[0-9]+", "-+0123456789"),
+        "float": (
+            r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.inf|\.nan",
+            "-+.0123456789",
+        ),
+        "merge": (r"<<", "<"),
+    }
+    for tag, (form, first) in plain.items():
+        starts = [c if c != "\0" else "" for c in first]
+        Loader.add_implicit_resolver(f"tag:yaml.org,2002:{tag}", re.compile(f"^(?:{form})$"), starts)
+    return Loader
+
+
+def _at(values: Any, dotted: str) -> Any:
+    for part in dotted.split("."):
+        values = values.get(part) if isinstance(values, dict) else None
+    return values
 
 
 def _changed(repo: Repo) -> dict[str, list[str]]:
