@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,8 @@ def replace(path: Path, put: Callable[[Path], object]) -> None:
             os.fsync(f.fileno())
         os.replace(beside, path)
     except (OSError, pl.exceptions.ComputeError) as e:
-        beside.unlink(missing_ok=True)
+        with suppress(OSError):  # the first error is the one to tell
+            beside.unlink()
         raise EnvironmentFault(
             f"cannot write: {e.strerror if isinstance(e, OSError) else e}",
             where=str(path),

@@ -1,0 +1,67 @@
+"""Parameters are typed; what nobody knows is refused with the nearest known word."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from pipelines.data.config import load, read_params
+from pipelines.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Sampling:
+    temperature: float = 0.7
+
+
+@dataclass(frozen=True)
+class Params:
+    k: int
+    languages: tuple[str, ...] = ()
+    threshold: float = 0.5
+    limit: int | None = None
+    caps: dict[str, int] = field(default_factory=dict)
+    sampling: Sampling = Sampling()
+
+
+def test_values_arrive_in_the_declared_types() -> None:
+    told = {
+        "k": 4,
+        "languages": ["fr", "pt"],
+        "threshold": 1,
+        "caps": {"a": 2},
+        "sampling": {"temperature": 0},
+    }
+    got = load(Params, told, "trit.translate")
+    assert got == Params(4, ("fr", "pt"), 1.0, None, {"a": 2}, Sampling(0.0))
+    assert isinstance(got.threshold, float)
+
+
+@pytest.mark.parametrize(
+    ("told", "message"),
+    [
+        ({"k": 4, "treshold": 1}, "trit.translate: unknown key 'treshold' (did you mean 'threshold'?)"),
+        ({}, "params.yaml: trit.translate: key 'k' is missing"),
+        ({"k": "four"}, "params.yaml: trit.translate.k: must be int, is 'four'"),
+        ({"k": True}, "params.yaml: trit.translate.k: must be int, is True"),
+        ({"k": 1, "languages": "fr"}, "trit.translate.languages: must be"),
+        (
+            {"k": 1, "sampling": {"temprature": 1}},
+            "trit.translate.sampling: unknown key 'temprature' (did you mean",
+        ),
+        ({"k": 1, "caps": {"a": "b"}}, "trit.translate.caps.a: must be int, is 'b'"),
+        ([], "trit.translate: must be a mapping, is list"),
+    ],
+)
+def test_a_wrong_section_is_refused_by_name_with_a_cure(told: object, message: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        load(Params, told, "trit.translate")  # type: ignore[arg-type]
+    assert message in str(error.value)
+
+
+def test_broken_yaml_names_its_line(tmp_path: Path) -> None:
+    (tmp_path / "params.yaml").write_text("seed: 1\nllm: {a: [\n")
+    with pytest.raises(ConfigError, match="params.yaml:3: not valid YAML"):
+        read_params(tmp_path / "params.yaml")

@@ -1,0 +1,148 @@
+"""A bad record costs one record, a bad file one clear error, and nothing is dropped."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipelines.data.readers import Record, data_files, header, load_json, records, require
+from pipelines.errors import InputError
+
+CELL = st.text(alphabet=st.characters(codec="utf-8", exclude_characters="\0\r"), max_size=12)
+
+
+def read(tmp: Path, name: str, data: str | bytes, **how: Any) -> list[Record]:
+    path = tmp / name
+    path.write_bytes(data.encode() if isinstance(data, str) else data)
+    return list(records(path, tmp, **how))
+
+
+def test_a_bad_line_in_the_middle_of_a_csv_costs_that_line_only(tmp_path: Path) -> None:
+    got = read(tmp_path, "q.csv", "id,text\n1,one\n2,two,three\n4,four\n")
+    assert [(r.line, r.values.get("text"), r.fault) for r in got] == [
+        (2, "one", ""),
+        (3, None, "3 fields, expected 2"),
+        (4, "four", ""),
+    ]
+
+
+def test_a_quote_that_is_never_closed_costs_its_line_and_not_the_rest(tmp_path: Path) -> None:
+    got = read(tmp_path, "q.csv", 'id,text\n1,one\n2,"two\n3,three\n4,four\n')
+    assert [r.values.get("text") for r in got] == ["one", None, "three", "four"]
+    assert got[1].fault == "a quote is not closed"
+
+
+def test_a_cell_may_hold_line_ends_and_crlf_may_end_records(tmp_path: Path) -> None:
+    got = read(tmp_path, "q.csv", 'id,text\r\n1,"a\nb"\r\n2,c\r\n')
+    assert [(r.line, r.values) for r in got] == [
+        (2, {"id": "1", "text": "a\nb"}),
+        (4, {"id": "2", "text": "c"}),
+    ]
+
+
+def test_a_byte_order_mark_is_not_part_of_the_first_column(tmp_path: Path) -> None:
+    assert read(tmp_path, "q.csv", b"\xef\xbb\xbfid,text\n1,a\n")[0].values == {"id": "1", "text": "a"}
+
+
+def test_u2028_is_no_line_end_in_jsonl(tmp_path: Path) -> None:
+    got = read(tmp_path, "q.jsonl", '{"a": "x\u2028y"}\n{"a": 1}\n')
+    assert [r.values for r in got] == [{"a": "x\u2028y"}, {"a": 1}]
+
+
+@pytest.mark.parametrize(
+    ("line", "fault"),
+    [("{", "not JSON"), ("[1]", "not an object but list"), ('{"a": NaN}', "not JSON"), ("nul", "not JSON")],
+)
+def test_a_bad_jsonl_line_is_a_record_with_a_fault(tmp_path: Path, line: str, fault: str) -> None:
+    got = read(tmp_path, "q.jsonl", f'{{"a": 1}}\n{line}\n{{"a": 2}}\n')
+    assert [r.values for r in got] == [{"a": 1}, {}, {"a": 2}]
+    assert got[1].line == 2
+    assert fault in got[1].fault
+
+
+def test_a_tsv_is_read_without_quoting_and_columns_may_be_given(tmp_path: Path) -> None:
+    got = read(tmp_path, "m.tsv", 'say "hi\t2\n', columns=["question", "answer"])
+    assert got[0].values == {"question": 'say "hi', "answer": "2"}
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        ("q.csv", b"", "q.csv: the file is empty"),
+        ("q.csv", b"id,text\n1,\xff\n", "q.csv:2: is not UTF-8"),
+        ("q.csv", b"PK\x03\x04\0\0", "q.csv:1: is not text"),
+        ("q.csv", b'{"a": 1}\n', "q.csv: holds JSON, not a table"),
+        ("q.csv", b"a,a\n1,2\n", "q.csv:1: two columns are named 'a'"),
+        ("q.jsonl", b"[1, 2]", "q.jsonl: holds a JSON array"),
+        ("q.json", b'{"a": }', "q.json:1: is not JSON"),
+        ("q.json", b'{"a": 1}', "q.json: must be a list of objects"),
+        ("q.json", b"[" * 100_000, "q.json"),
+        ("q.xls", b"x", "q.xls: unknown suffix '.xls'"),
+        ("q.csv", b"version https://git-lfs.github.com/spec/v1\n", "q.csv: is a Git LFS pointer"),
+    ],
+)
+def test_a_file_that_is_not_what_it_claims_is_one_error_with_its_name(
+    tmp_path: Path, name: str, data: bytes, message: str
+) -> None:
+    with pytest.raises(InputError) as error:
+        read(tmp_path, name, data)
+    assert str(error.value).startswith(message)
+    assert "\n" not in str(error.value)
+
+
+def test_a_missing_column_is_named_with_those_that_are_there() -> None:
+    with pytest.raises(InputError, match=r"q.csv: column 'label' is missing \(the file has: 'id', 'text'\)"):
+        require(["id", "text"], ["id", "label"], "q.csv")
+
+
+def test_a_folder_without_data_files_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("hello")
+    with pytest.raises(InputError, match="holds no data files"):
+        data_files(tmp_path)
+
+
+def test_header_tells_columns_of_tables_and_keys_of_objects(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("x,y\n1,2\n")
+    (tmp_path / "b.jsonl").write_text('broken\n{"k": 1}\n')
+    assert header(tmp_path / "a.csv", tmp_path) == ["x", "y"]
+    assert header(tmp_path / "b.jsonl", tmp_path) == ["k"]
+    assert load_json_error(tmp_path).startswith("a.csv:1: is not JSON")
+
+
+def load_json_error(folder: Path) -> str:
+    with pytest.raises(InputError) as error:
+        load_json(folder / "a.csv", folder)
+    return str(error.value)
+
+
+@given(st.lists(st.tuples(CELL, CELL), min_size=1, max_size=15))
+def test_what_the_csv_writer_wrote_is_read_back(rows: list[tuple[str, str]]) -> None:
+    import tempfile
+
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)
+    writer.writerows([("a", "b"), *rows])
+    with tempfile.TemporaryDirectory() as folder:
+        got = read(Path(folder), "q.csv", text.getvalue())
+    assert [tuple(r.values.values()) for r in got] == rows
+
+
+@given(
+    st.lists(
+        st.one_of(st.dictionaries(st.text(max_size=3), st.integers(), max_size=3), st.none()), max_size=15
+    )
+)
+def test_every_nonempty_jsonl_line_is_one_record(values: list[dict[str, int] | None]) -> None:
+    import tempfile
+
+    text = "".join("broken\n" if v is None else json.dumps(v) + "\n" for v in [*values, {}])
+    with tempfile.TemporaryDirectory() as folder:
+        got = read(Path(folder), "q.jsonl", text)
+    assert [None if r.fault else r.values for r in got] == [*values, {}]
