@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -60,6 +61,7 @@ class Step:
         self.metrics: dict[str, Any] = {}
         self._rows: list[Mapping[str, Any]] = []
         self._tables: dict[str, pl.DataFrame] = {}
+        self._outs: dict[str, Path] = {}  # name of a further out -> where it is written
         self._usage: dict[str, tuple[int, int, float]] = {}  # response id -> prompt, completion, usd
         self._said = 0.0
         self._replaced = ""  # the stage's model, where `llm.model` stands in for it
@@ -181,6 +183,14 @@ class Step:
         """A further out of this stage, `name`.parquet, in the order given."""
         self._tables[name] = frame
 
+    def out(self, name: str) -> Path:
+        """Where to write a further out of this stage, a file or a folder: `finish` renames it to `name`."""
+        beside = self.folder / f".{name}.tmp"
+        self._delete(beside)
+        beside.parent.mkdir(parents=True, exist_ok=True)
+        self._outs[name] = beside
+        return beside
+
     def progress(self, done: int, total: int | None, what: str) -> None:
         """One line at most every two seconds, on standard error."""
         now = time.monotonic()
@@ -202,6 +212,8 @@ class Step:
         for name, table in sorted(self._tables.items()):
             write_parquet(table, folder / f"{name}.parquet")
         write_json(self.outcomes(frame, verdict), folder / "outcomes.json")
+        if not held:
+            self._place(folder)
         if frame is not None:
             write_parquet(frame, (self._held_folder() if held else folder) / "rows.parquet")
         if verdict is not None and held:
@@ -250,10 +262,26 @@ class Step:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             for path in folder.iterdir():
-                if path.is_file() and path.suffix in (".parquet", ".json", ".tmp"):
-                    path.unlink()
+                ours = path.is_file() and path.suffix in (".parquet", ".json")
+                old = ours or path.name in self._outs or path.suffix == ".tmp"
+                if old and path not in self._outs.values():
+                    self._delete(path)
         except OSError as e:
             raise EnvironmentFault(f"cannot write here: {e.strerror}", where=str(folder)) from e
+
+    def _place(self, folder: Path) -> None:
+        """Renames the further outs to their names, in a fixed order."""
+        for name, beside in sorted(self._outs.items()):
+            if not beside.exists():
+                raise StageError(f"the step never wrote its out {name!r}", where=self.name)
+            os.replace(beside, folder / name)
+
+    @staticmethod
+    def _delete(path: Path) -> None:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
 
     def _rejected(self) -> pl.DataFrame:
         rows = [
