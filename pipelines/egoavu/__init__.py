@@ -1,1 +1,1 @@
-"""EgoAVU: narrations, context graphs and questions of egocentric video (arXiv 2602.06139)."""
+"""EgoAVU: narrations, context graphs and questions from annotated egocentric video (arXiv 2602.06139)."""
