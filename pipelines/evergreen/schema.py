@@ -49,12 +49,14 @@ FILTERED: dict[str, Any] = {**CLASSIFIED, "part": pl.String}  # evergreen | muta
 # A row an answer and the time it held: a type-2 history of each row of the filter.
 HISTORY: dict[str, Any] = {
     **{c: t for c, t in FILTERED.items() if c != "as_of"},
+    "can_change": pl.Boolean,  # by a label that people gave, else by `part`
     "version": pl.Int64,  # 0 for the oldest answer known
     "valid_from": pl.Date,  # null: held before anybody noted a date
     "valid_to": pl.Date,  # null: holds now; else the day on which the next answer was seen
     "as_of": pl.Date,  # last day on which this answer was seen to hold
     "refresh_after": pl.Date,  # null for answers that hold no more, and for evergreen rows
-    "seen": pl.Int64,  # observations behind this answer
+    "seen": pl.Int64,  # different days on which this answer was found
+    "evidence": pl.String,  # file and line of the observation that opened the interval; null: the source
     "review": pl.Boolean,  # an evergreen question whose answer was seen to change
 }
 

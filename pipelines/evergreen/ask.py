@@ -1,0 +1,126 @@
+"""The act behind `headrace refresh`: asks for the answers that are due and notes what was said.
+
+Law: one call adds at most one file of observations, whole or not at all; asked
+again for the same day it adds none. Nothing else is written, and the day is
+given, never read from a clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from pipelines.data.config import load, read_params
+from pipelines.data.tables import read_parquet
+from pipelines.evergreen.due import State, can_change, due
+from pipelines.evergreen.facts import read_facts
+from pipelines.evergreen.history import Held, answer_key, fold
+from pipelines.evergreen.observations import FOLDER, Observation, read, write
+from pipelines.evergreen.refresh import Params, own_answer, usable_points
+
+Source = Callable[[str, str, date], str | None]  # question, language, day -> answer, None if it has none
+
+
+@dataclass(frozen=True)
+class Report:
+    """What one refresh did. rows = due + saved; due = answered + unanswered."""
+
+    as_of: date
+    rows: int
+    due: int
+    audited: int  # evergreen rows among those due
+    first: int  # answers to rows that had none
+    confirmed: int
+    changed: int
+    review: int  # evergreen rows among those changed
+    file: str | None  # of the observations added, from the workspace's root
+    bad_facts: tuple[str, ...] = ()  # place and reason of each line of the facts that was passed over
+
+    @property
+    def answered(self) -> int:
+        return self.first + self.confirmed + self.changed
+
+    @property
+    def saved(self) -> int:
+        """Requests that the labels saved against asking for every row."""
+        return self.rows - self.due
+
+    def __str__(self) -> str:
+        bad = "".join(f"\n  passed over: {b}" for b in self.bad_facts[:10])
+        more = f"\n  and {len(self.bad_facts) - 10} more" if len(self.bad_facts) > 10 else ""
+        return (
+            f"as of {self.as_of}: {self.due} of {self.rows} rows are due ({self.audited} in the audit of"
+            f" evergreen ones), {self.saved} requests saved\n"
+            f"  {self.answered} answered: {self.first} for the first time, {self.confirmed} confirmed,"
+            f" {self.changed} changed ({self.review} of them evergreen, to review);"
+            f" {self.due - self.answered} without an answer\n"
+            f"  {'added ' + self.file if self.file else 'no observations to add'}{bad}{more}"
+        )
+
+
+def refresh(root: Path, as_of: date, source: Source | None = None) -> Report:
+    """Asks `source` (by default the facts table of params.yaml) for what is due on `as_of`.
+
+    Call it under the lock of the workspace. Raises HeadraceError; then nothing is added.
+    """
+    params = read_params(root / "params.yaml")
+    values = load(Params, params.get("evergreen", {}).get("refresh"), "evergreen.refresh")
+    rows = read_parquet(root / "data/evergreen/filter/rows.parquet", "evergreen.filter").to_dicts()
+    known = [(record.key, o) for record, o in read(root) if isinstance(o, Observation)]
+    bad: tuple[str, ...] = ()
+    if source is None:
+        facts, bad = read_facts(root / values.facts, root)
+        source = facts.answer
+    found, report = look(rows, known, as_of, values, params.get("seed", 0), source)
+    for torn in (root / FOLDER).glob(".*.tmp"):  # of a call that was killed
+        torn.unlink(missing_ok=True)
+    path = write(root, as_of, found)
+    file = None if path is None else path.relative_to(root).as_posix()
+    return Report(**{**vars(report), "file": file, "bad_facts": bad})
+
+
+def look(
+    rows: Sequence[Mapping[str, Any]],
+    known: Sequence[tuple[str, Observation]],
+    as_of: date,
+    params: Params,
+    seed: int,
+    source: Source,
+) -> tuple[list[Observation], Report]:
+    """The observations of one day, without IO: rows of the filter, what is known, and who answers.
+
+    `known` holds each earlier observation with a key that names it.
+    """
+    by_key = {(r["question_id"], r["language"]): r for r in rows}
+    points, _ = usable_points(by_key, known)
+    now: dict[str, Held | None] = {}
+    states = []
+    for key, row in by_key.items():
+        history = fold([*own_answer(row), *points[key]])
+        now[row["row_id"]] = history[-1] if history else None
+        mutable = can_change(row["label"], row["label_origin"], row["part"])
+        last = history[-1].last_seen if history else None
+        states.append(State(row["row_id"], mutable, row["change_rate"], last))
+    asked = due(states, as_of, params.every, seed)
+    by_id = {r["row_id"]: r for r in rows}
+    found: list[Observation] = []
+    first = confirmed = changed = review = 0
+    for one in asked:
+        row, held = by_id[one.key], now[one.key]
+        answer = source(row["question"], row["language"], as_of)
+        if answer is None:
+            continue
+        found.append(Observation(row["question_id"], row["language"], answer, as_of, "facts"))
+        if held is None or held.answer is None:
+            first += 1
+        elif answer_key(held.answer) == answer_key(answer):
+            confirmed += 1
+        else:
+            changed += 1
+            review += one.audit
+    audited = sum(d.audit for d in asked)
+    report = Report(as_of, len(rows), len(asked), audited, first, confirmed, changed, review, None)
+    return found, report

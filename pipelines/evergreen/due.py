@@ -1,0 +1,81 @@
+"""Which rows are due for a new answer on a day.
+
+Law: the choice is a function of the rows, the day, the seed and the parameters.
+A mutable row is due when its interval is over, by its change rate; evergreen
+rows are asked only in a small drawn sample, once a period. Order and number of
+other rows change nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import date, timedelta
+
+from pipelines.data.rows import digest
+from pipelines.evergreen.schema import MUTABLE, SLOW, TRUSTED_ORIGINS
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """Days after which an answer is asked for again, and the share of evergreen rows audited a period.
+
+    A period of the audit is `fast` days long. No value is the paper's.
+    """
+
+    fast: int
+    slow: int
+    audit_share: float
+
+
+@dataclass(frozen=True)
+class State:
+    """What is known of a row: whether it can change, how fast, when its answer was last seen to hold."""
+
+    key: str  # of the row
+    mutable: bool
+    change_rate: str
+    last_seen: date | None
+
+
+@dataclass(frozen=True)
+class Due:
+    """A row to ask for; `audit` if it is an evergreen one that was drawn."""
+
+    key: str
+    audit: bool
+
+
+def can_change(label: str, label_origin: str, part: str) -> bool:
+    """A label that people gave outranks the part that the model chose."""
+    return (label if label_origin in TRUSTED_ORIGINS else part) == MUTABLE
+
+
+def refresh_after(mutable: bool, change_rate: str, last_seen: date | None, every: Intervals) -> date | None:
+    """The day on which an answer falls due; None for evergreen rows, and when no day is known.
+
+    An unknown rate counts as fast.
+    """
+    if not mutable or last_seen is None:
+        return None
+    return last_seen + timedelta(days=every.slow if change_rate == SLOW else every.fast)
+
+
+def due(rows: Iterable[State], as_of: date, every: Intervals, seed: int) -> list[Due]:
+    """The rows due on `as_of`, sorted by key. A mutable row never seen to hold is due at once."""
+    found = []
+    for row in rows:
+        if row.mutable:
+            day = refresh_after(True, row.change_rate, row.last_seen, every)
+            if day is None or day <= as_of:
+                found.append(Due(row.key, audit=False))
+        elif _drawn(row, as_of, every, seed):
+            found.append(Due(row.key, audit=True))
+    return sorted(found, key=lambda d: d.key)
+
+
+def _drawn(row: State, as_of: date, every: Intervals, seed: int) -> bool:
+    period = as_of.toordinal() // every.fast
+    if row.last_seen is not None and row.last_seen.toordinal() // every.fast >= period:
+        return False
+    return int(digest("audit", seed, row.key, period)[:12], 16) < every.audit_share * 16**12

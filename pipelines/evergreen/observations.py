@@ -1,0 +1,95 @@
+"""Dated observations: what an answer source said of a question on a day.
+
+Law: the folder is append-only. A file is named by its day and the digest of its
+content, written beside and renamed, so that the same act twice leaves one file.
+
+A line: {"question_id", "language", "answer", "as_of": "YYYY-MM-DD", "origin"}; `origin` says who answered.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import date
+from pathlib import Path
+
+from pipelines.data.readers import Record, records
+from pipelines.data.tables import replace
+from pipelines.errors import StageError
+
+FOLDER = "data/observations/evergreen"
+
+
+@dataclass(frozen=True)
+class Observation:
+    """An answer to a question in a language, found on a day."""
+
+    question_id: str
+    language: str
+    answer: str
+    as_of: date
+    origin: str = ""
+
+
+@dataclass(frozen=True)
+class Unusable:
+    """Why a line is none."""
+
+    reason: str
+    column: str | None
+    detail: str = ""
+
+
+Noted = tuple[Record, Observation | Unusable]
+
+
+def read(root: Path) -> list[Noted]:
+    """All lines of all files, in the order of names. Raises StageError without folder, InputError."""
+    folder = root / FOLDER
+    if not folder.is_dir():
+        raise StageError("the folder of observations is not there", where=FOLDER, cure="headrace init DIR")
+    return [(r, parse(r)) for path in sorted(folder.glob("[!.]*.jsonl")) for r in records(path, folder)]
+
+
+def parse(record: Record) -> Observation | Unusable:
+    """The observation on a line."""
+    if record.fault:
+        return Unusable("unreadable", None, record.fault)
+    words: dict[str, str] = {}
+    for column in ("question_id", "language", "answer", "as_of"):
+        value = record.values.get(column)
+        if value is None or value == "":
+            return Unusable("missing_value", column)
+        if not isinstance(value, str):
+            return Unusable("wrong_type", column, f"{value!r} is not a text")
+        words[column] = value.strip()
+    try:
+        day = date.fromisoformat(words["as_of"])
+    except ValueError:
+        return Unusable("bad_date", "as_of", f"{words['as_of']!r}, expected YYYY-MM-DD")
+    origin = record.values.get("origin")
+    return Observation(
+        words["question_id"],
+        words["language"],
+        words["answer"],
+        day,
+        origin if isinstance(origin, str) else "",
+    )
+
+
+def write(root: Path, day: date, found: Sequence[Observation]) -> Path | None:
+    """Adds one file with all of them; None and no file when there are none."""
+    if not found:
+        return None
+    lines = sorted(
+        json.dumps({**asdict(o), "as_of": o.as_of.isoformat()}, ensure_ascii=False, sort_keys=True)
+        for o in found
+    )
+    text = "\n".join(lines) + "\n"
+    name = f"{day.isoformat()}-{hashlib.sha256(text.encode()).hexdigest()[:12]}.jsonl"
+    path = root / FOLDER / name
+    if not path.exists():
+        replace(path, lambda beside: beside.write_text(text, encoding="utf-8"))
+    return path
