@@ -1,0 +1,98 @@
+"""What a materialisation shows: counts, spending, metrics, a preview, plots.
+
+Law: all of it is read from the stage's outs; nothing is computed that the
+stage did not publish.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from assets.checks import OTHER
+from assets.view import flat, preview, table, view_of
+from pipelines.graph import Stage
+from pipelines.step import read_outcomes
+
+PLOTS = {".png": "image/png", ".svg": "image/svg+xml"}
+PLOT_BYTES = 400_000  # a larger picture would make the event log heavy
+
+Metadata = dict[str, Any]
+
+
+def describe(root: Path, stage: Stage, entry: Mapping[str, Any]) -> Metadata:
+    """Metadata of one materialisation; `entry` is the stage's in dvc.lock."""
+    rows = root / f"data/{stage.folder}/rows.parquet"
+    outcomes = read_outcomes(root, stage.folder)
+    found: Metadata = {}
+    if rows.is_file():
+        columns = view_of(stage.key[0]).previews.get(stage.key[1] if len(stage.key) > 1 else "", ())
+        found["preview"] = dg.MetadataValue.md(preview(rows, columns))
+        found["dagster/column_schema"] = column_schema(rows)
+    if outcomes is not None:
+        found |= counts(outcomes)
+    for path in _published(root, stage):
+        found |= _metrics(path) if path.suffix == ".json" else _plot(path)
+    found["size"] = sum(int(o.get("size") or 0) for o in entry.get("outs", []))
+    return found
+
+
+def counts(outcomes: Mapping[str, Any]) -> Metadata:
+    """Row counts, reasons, spending and metrics of an outcomes.json."""
+    tokens = dict(outcomes.get("tokens") or {})
+    found: Metadata = {
+        "rows in": outcomes.get("rows_in"),
+        "accepted": outcomes.get("accepted"),
+        "rejected": outcomes.get("rejected"),
+        "other": sum(int(outcomes.get(k) or 0) for k in OTHER),
+        "dagster/row_count": outcomes.get("rows_out"),
+        "tokens": sum(tokens.values()),
+        "cost (USD)": float(outcomes.get("cost_usd") or 0.0),
+    }
+    reasons = [{"reason": k, "items": v} for k, v in dict(outcomes.get("reasons") or {}).items()]
+    reasons += [
+        {"reason": f"accepted, {k}", "items": v} for k, v in dict(outcomes.get("notes") or {}).items()
+    ]
+    if reasons:
+        found["reasons"] = dg.MetadataValue.md(table(reasons))
+    found |= {f"metric/{k}": v for k, v in flat(dict(outcomes.get("metrics") or {})).items()}
+    return {k: v for k, v in found.items() if v is not None}
+
+
+def column_schema(rows: Path) -> dg.TableSchema:
+    """Names and types of a Parquet file's columns."""
+    import pyarrow.parquet as pq
+
+    return dg.TableSchema(
+        columns=[dg.TableColumn(name=f.name, type=str(f.type)) for f in pq.read_schema(rows)]
+    )
+
+
+def _published(root: Path, stage: Stage) -> list[Path]:
+    """Metrics and plots among the outs, and plots in out folders."""
+    found = []
+    for out in stage.outs:
+        path = root / out
+        inside = sorted(path.rglob("*")) if path.is_dir() else [path]
+        found += [p for p in inside if p.suffix in PLOTS or p.name == "metrics.json"]
+    return [p for p in found if p.is_file()]
+
+
+def _metrics(path: Path) -> Metadata:
+    value = json.loads(path.read_text(encoding="utf-8"))
+    return {f"metric/{k}": v for k, v in flat(value).items()} if isinstance(value, Mapping) else {}
+
+
+def _plot(path: Path) -> Metadata:
+    content = path.read_bytes()
+    if len(content) > PLOT_BYTES:
+        return {f"plot/{path.stem}": dg.MetadataValue.path(str(path))}
+    data = base64.b64encode(content).decode()
+    return {
+        f"plot/{path.stem}": dg.MetadataValue.md(f"![{path.stem}](data:{PLOTS[path.suffix]};base64,{data})")
+    }

@@ -1,0 +1,161 @@
+"""Dagster and MLflow on loopback, over one workspace.
+
+Law: nothing listens beyond this machine, nothing is sent from it, and all that
+the servers keep lies in `.headrace`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipelines.errors import EnvironmentFault
+
+HOST = "127.0.0.1"
+WAIT_S = 120
+CONFIG = """# Written by `headrace ui`.
+telemetry:
+  enabled: false
+nux:
+  enabled: false
+concurrency:
+  pools:
+    granularity: op
+    default_limit: 1 # one writer to DVC
+  runs:
+    max_concurrent_runs: 1
+"""
+
+
+@dataclass(frozen=True)
+class Server:
+    """One server: how it is started, and where it answers."""
+
+    name: str
+    command: tuple[str, ...]
+    url: str
+
+
+def servers(root: Path, port: int, mlflow_port: int) -> list[Server]:
+    """Dagster's web page with its daemon, and MLflow's."""
+    python = sys.executable
+    dagster = (
+        python, "-m", "dagster", "dev", "-m", "dagster_project.definitions", "-h", HOST, "-p", str(port),
+        "--log-level", "warning",
+    )  # fmt: skip
+    store = f"sqlite:///{root / '.headrace' / 'mlflow.db'}"
+    mlflow = (
+        python, "-m", "mlflow", "ui", "--host", HOST, "--port", str(mlflow_port), "--workers", "1",
+        "--backend-store-uri", store,
+    )  # fmt: skip
+    return [
+        Server("Dagster", dagster, f"http://{HOST}:{port}"),
+        Server("MLflow", mlflow, f"http://{HOST}:{mlflow_port}"),
+    ]
+
+
+def environment(root: Path, port: int) -> dict[str, str]:
+    """The servers' environment; writes Dagster's configuration below the workspace."""
+    home = root / ".headrace" / "dagster"
+    home.mkdir(parents=True, exist_ok=True)
+    (home / "dagster.yaml").write_text(CONFIG, encoding="utf-8")
+    return {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
+        "HEADRACE_ROOT": str(root),
+        "HEADRACE_DAGSTER_URL": f"http://{HOST}:{port}",
+        "DAGSTER_HOME": str(home),
+        "DAGSTER_DISABLE_TELEMETRY": "1",
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+        "DO_NOT_TRACK": "true",
+    }
+
+
+def serve(root: Path, port: int, mlflow_port: int) -> int:
+    """Starts both, prints both addresses, ends both on Ctrl-C. Raises EnvironmentFault."""
+    root = root.resolve()
+    wanted = servers(root, port, mlflow_port)
+    for one, number in zip(wanted, (port, mlflow_port), strict=True):
+        _refuse_busy(one.name, number)
+    running = start(wanted, root, environment(root, port))
+    try:
+        _until_up(wanted, running)
+        for one in wanted:
+            print(f"{one.name}: {one.url}", flush=True)
+        print("Ctrl-C ends both", flush=True)
+        while all(p.poll() is None for p in running.values()):
+            time.sleep(0.5)
+        ended = next(name for name, p in running.items() if p.poll() is not None)
+        raise EnvironmentFault(f"{ended} ended by itself", cure=f"see {_log(root, ended)}")
+    except KeyboardInterrupt:
+        return 0
+    finally:
+        stop(running)
+
+
+def start(wanted: Sequence[Server], root: Path, env: Mapping[str, str]) -> dict[str, subprocess.Popen[bytes]]:
+    """Starts each in a process group of its own, its output in .headrace/<name>.log."""
+    running = {}
+    for one in wanted:
+        with open(_log(root, one.name), "wb") as log:
+            running[one.name] = subprocess.Popen(
+                one.command, cwd=root, env=dict(env), stdout=log, stderr=log, start_new_session=True
+            )
+    return running
+
+
+def stop(running: Mapping[str, subprocess.Popen[bytes]]) -> None:
+    """Ends the servers and whatever they started."""
+    for sign, wait in ((signal.SIGINT, 15), (signal.SIGTERM, 5), (signal.SIGKILL, 5)):
+        for process in running.values():
+            if process.poll() is None:
+                _signal_group(process.pid, sign)
+        deadline = time.monotonic() + wait
+        while time.monotonic() < deadline and any(p.poll() is None for p in running.values()):
+            time.sleep(0.1)
+    for process in running.values():
+        _signal_group(process.pid, signal.SIGKILL)
+
+
+def _signal_group(pid: int, sign: signal.Signals) -> None:
+    try:
+        os.killpg(pid, sign)
+    except ProcessLookupError:
+        return
+
+
+def _log(root: Path, name: str) -> Path:
+    return root / ".headrace" / f"{name.lower()}.log"
+
+
+def _refuse_busy(name: str, port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError as e:
+            option = "--port" if name == "Dagster" else "--mlflow-port"
+            raise EnvironmentFault(
+                f"port {port} for {name} is busy", cure=f"choose another with {option}"
+            ) from e
+
+
+def _until_up(wanted: Sequence[Server], running: Mapping[str, subprocess.Popen[bytes]]) -> None:
+    deadline = time.monotonic() + WAIT_S
+    for one in wanted:
+        host, _, port = one.url.rpartition("/")[2].partition(":")
+        while True:
+            with socket.socket() as probe:
+                probe.settimeout(1)
+                if probe.connect_ex((host, int(port))) == 0:
+                    break
+            if running[one.name].poll() is not None or time.monotonic() > deadline:
+                raise EnvironmentFault(f"{one.name} did not start", cure="see its log in .headrace")
+            time.sleep(0.25)
