@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 
 CLOCK = re.compile(r"(\d+):([0-5]?\d):([0-5]?\d)(?:\.(\d+))?")
 LONE_HALF_S = 0.5  # half width of a video's only narration: its gap is not defined
@@ -111,4 +112,4 @@ def windows(clip: Span, size_s: float) -> list[Span]:
     edges = [round(clip.start_s + k * size_s, 3) for k in range(count)] + [clip.end_s]
     if count > 1 and edges[-1] - edges[-2] < size_s / 10:
         del edges[-2]
-    return [Span(a, b) for a, b in zip(edges, edges[1:], strict=False)]
+    return [Span(a, b) for a, b in pairwise(edges)]

@@ -1,0 +1,98 @@
+"""A little English: narrations in the past tense, with articles, and lists of things.
+
+Law: pure functions of the words given; a narration that does not begin with its
+verb is quoted and never bent.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+IRREGULAR = dict(
+    pair.split(":")
+    for pair in (
+        "put:put cut:cut set:set shut:shut hit:hit spread:spread read:read take:took get:got make:made "
+        "break:broke drink:drank eat:ate tear:tore wring:wrung grind:ground begin:began hold:held "
+        "hang:hung sit:sat go:went stand:stood keep:kept sweep:swept dig:dug drive:drove wear:wore "
+        "write:wrote draw:drew leave:left bring:brought choose:chose wind:wound sew:sewed saw:sawed "
+        "see:saw find:found throw:threw light:lit split:split give:gave feel:felt bend:bent hear:heard "
+        "beat:beat come:came run:ran let:let do:did mow:mowed sow:sowed bite:bit shake:shook slide:slid "
+        "stick:stuck tell:told undo:undid bind:bound catch:caught build:built buy:bought pay:paid"
+    ).split()
+)
+DOUBLES = frozenset(
+    "chop grab stir drop clip flip scrub tap wrap tip pat rip strip whip snap trim plug dip unplug spot skim "
+    "stop pin sip rub mop snip".split()
+)
+ASPECTS = frozenset("continue keep start begin stop finish".split())  # "continue chopping onion"
+PARTICLES = frozenset("up down off on out over in away back into onto through".split())
+PREPOSITIONS = frozenset(
+    "in into on onto inside of from with to under over at by near behind beside around between against "
+    "through across along above below for".split()
+)
+NO_ARTICLE = frozenset(
+    "the a an this that these those it them one some two three four five six more another both all each "
+    "her his their my your its and or if whether what which to for up down off away back again together "
+    "half pieces slices time something water's open closed dry clean i ii".split()
+) | PREPOSITIONS | PARTICLES  # fmt: skip
+
+
+def past_verb(verb: str) -> str:
+    """Simple past of a verb in its base form."""
+    if verb in IRREGULAR:
+        return IRREGULAR[verb]
+    if verb in DOUBLES:
+        return f"{verb}{verb[-1]}ed"
+    if verb.endswith("e"):
+        return f"{verb}d"
+    if re.search(r"[^aeiou]y$", verb):
+        return f"{verb[:-1]}ied"
+    return f"{verb}ed"
+
+
+def with_articles(text: str) -> str:
+    """ "put lid on pot" -> "put the lid on the pot": narrations are telegrams."""
+    words = text.split()
+    out = words[:1]
+    at = 1
+    while at < len(words) and words[at] in PARTICLES:
+        out.append(words[at])
+        at += 1
+    if words[0] in ASPECTS and at < len(words) and words[at].endswith("ing"):
+        out.append(words[at])
+        at += 1
+    bare = True  # a noun phrase begins here
+    for word in words[at:]:
+        plain = word.isalpha() or "-" in word or "'" in word
+        if bare and plain and word not in NO_ARTICLE and not word.endswith("ly"):
+            out.append("the")
+        out.append(word)
+        bare = word in PREPOSITIONS - {"of"} or word in PARTICLES or word == "and"
+    return " ".join(out)
+
+
+def told(text: str, verb: str) -> str:
+    """A narration as something that was done: "chopped the onion"; quoted where its verb is not first."""
+    first, _, rest = text.partition(" ")
+    if not first.isalpha() or first != verb.split("-", maxsplit=1)[0]:
+        return f'did this: "{text}"'
+    return " ".join([past_verb(first), *with_articles(f"{first} {rest}".strip()).split()[1:]])
+
+
+def infinitive(text: str, verb: str) -> str:
+    """The narration after "does the wearer": "chop the onion"; quoted where its verb is not first."""
+    first = text.partition(" ")[0]
+    return with_articles(text) if first == verb.split("-", maxsplit=1)[0] else f'do this: "{text}"'
+
+
+def with_a(noun: str) -> str:
+    """ "a lamp", "an apron", "flower pots"."""
+    if noun.endswith("s") and not noun.endswith(("ss", "us")):
+        return noun
+    return f"{'an' if noun[:1] in 'aeiou' else 'a'} {noun}"
+
+
+def listed(parts: Sequence[str]) -> str:
+    """ "a", "a and b", "a, b and c"."""
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
