@@ -19,7 +19,7 @@ setup: .venv/.ready ## the environment in .venv, by uv when it is there, else by
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info[:2] == (3, 11) else "Python 3.11 is needed, this is " + sys.version.split()[0] + "; name one: make PYTHON=python3.11")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@if command -v uv >/dev/null; then \
-	  uv pip install -q --python $(BIN)/python --no-deps -r requirements.lock && \
+	  uv pip install -q --python $(BIN)/python --no-deps --compile-bytecode -r requirements.lock && \
 	  uv pip install -q --python $(BIN)/python --no-deps --no-build-isolation -e .; \
 	else \
 	  $(BIN)/python -m pip install -q --no-deps -r requirements.lock && \

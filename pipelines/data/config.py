@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import types
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -54,7 +53,7 @@ def load(cls: type[T], values: Mapping[str, Any] | None, where: str) -> T:
             raise ConfigError(
                 f"unknown key {key!r}", where=f"params.yaml: {where}", cure=nearest(str(key), fields)
             )
-    hints = _hints(cls)
+    hints = get_type_hints(cls)
     got: dict[str, Any] = {}
     for name, f in fields.items():
         if name in values:
@@ -62,11 +61,6 @@ def load(cls: type[T], values: Mapping[str, Any] | None, where: str) -> T:
         elif f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING:
             raise ConfigError(f"key {name!r} is missing", where=f"params.yaml: {where}")
     return cls(**got)
-
-
-@cache
-def _hints(cls: type[Any]) -> dict[str, Any]:
-    return get_type_hints(cls)
 
 
 def _coerce(hint: Any, value: Any, where: str) -> Any:
