@@ -71,10 +71,12 @@ def refresh(root: Path, as_of: date, source: Source | None = None) -> Report:
     rows = read_parquet(root / "data/evergreen/filter/rows.parquet", "evergreen.filter").to_dicts()
     known = [(record.key, o) for record, o in read(root) if isinstance(o, Observation)]
     bad: tuple[str, ...] = ()
+    origin = "given"
     if source is None:
+        origin = values.facts
         facts, bad = read_facts(root / values.facts, root)
         source = facts.answer
-    found, report = look(rows, known, as_of, values, params.get("seed", 0), source)
+    found, report = look(rows, known, as_of, values, params.get("seed", 0), source, origin)
     for torn in (root / FOLDER).glob(".*.tmp"):  # of a call that was killed
         torn.unlink(missing_ok=True)
     path = write(root, as_of, found)
@@ -89,6 +91,7 @@ def look(
     params: Params,
     seed: int,
     source: Source,
+    origin: str = "facts",
 ) -> tuple[list[Observation], Report]:
     """The observations of one day, without IO: rows of the filter, what is known, and who answers.
 
@@ -113,7 +116,7 @@ def look(
         answer = source(row["question"], row["language"], as_of)
         if answer is None:
             continue
-        found.append(Observation(row["question_id"], row["language"], answer, as_of, "facts"))
+        found.append(Observation(row["question_id"], row["language"], answer, as_of, origin, row["question"]))
         if held is None or held.answer is None:
             first += 1
         elif answer_key(held.answer) == answer_key(answer):

@@ -3,7 +3,8 @@
 Law: the folder is append-only. A file is named by its day and the digest of its
 content, written beside and renamed, so that the same act twice leaves one file.
 
-A line: {"question_id", "language", "answer", "as_of": "YYYY-MM-DD", "origin"}; `origin` says who answered.
+A line: {"question_id", "language", "question", "answer", "as_of": "YYYY-MM-DD", "origin"}. `origin`
+says who answered, `question` is there for people who read the file.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ class Observation:
     answer: str
     as_of: date
     origin: str = ""
+    question: str = ""
 
 
 @dataclass(frozen=True)
@@ -83,11 +85,10 @@ def write(root: Path, day: date, found: Sequence[Observation]) -> Path | None:
     """Adds one file with all of them; None and no file when there are none."""
     if not found:
         return None
-    lines = sorted(
-        json.dumps({**asdict(o), "as_of": o.as_of.isoformat()}, ensure_ascii=False, sort_keys=True)
-        for o in found
+    ordered = sorted(found, key=lambda o: (o.question_id, o.language, o.answer))
+    text = "".join(
+        json.dumps({**asdict(o), "as_of": o.as_of.isoformat()}, ensure_ascii=False) + "\n" for o in ordered
     )
-    text = "\n".join(lines) + "\n"
     name = f"{day.isoformat()}-{hashlib.sha256(text.encode()).hexdigest()[:12]}.jsonl"
     path = root / FOLDER / name
     if not path.exists():
