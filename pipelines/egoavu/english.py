@@ -38,6 +38,14 @@ NO_ARTICLE = frozenset(
 ) | PREPOSITIONS | PARTICLES  # fmt: skip
 
 
+MASS = frozenset(
+    "water oil milk juice coffee tea rice pasta gas heat salt sugar flour cereal cheese bread butter soap "
+    "detergent meat food rubbish garbage trash waste foil paper soup sauce curry honey dough laundry soil compost "
+    "sawdust glue cutlery silverware crockery plastic grass wood spaghetti broccoli bacon ham beef chicken fish salmon tuna "
+    "garlic ginger liquid powder mixture cream starch steam wax varnish string wire tape cardboard".split()
+)
+
+
 def past_verb(verb: str) -> str:
     """Simple past of a verb in its base form."""
     if verb in IRREGULAR:
@@ -88,7 +96,8 @@ def infinitive(text: str, verb: str) -> str:
 
 def with_a(noun: str) -> str:
     """ "a lamp", "an apron", "flower pots"."""
-    if noun.endswith("s") and not noun.endswith(("ss", "us")):
+    head = noun.rsplit(maxsplit=1)[-1]
+    if head in MASS or (head.endswith("s") and not head.endswith(("ss", "us"))):
         return noun
     return f"{'an' if noun[:1] in 'aeiou' else 'a'} {noun}"
 

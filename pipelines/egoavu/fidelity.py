@@ -17,8 +17,8 @@ from pipelines.egoavu.lexicon import sound_class
 from pipelines.egoavu.mcg import Graph
 
 FILLER = frozenset(
-    "the camera wearer then next and after that making which made with from to between s in background "
-    "could be heard seen came out of view were nearby a an".split()
+    "the camera wearer then next and after that making which made with in background "
+    "could be heard seen view were nearby".split()
 )
 SENTENCE_END = re.compile(r"(?<=[.])\s+(?=[A-Z])")
 WORD = re.compile(r"[^\s,.;!?()]+(?:\.[^\s,.;!?()]+)*")

@@ -23,7 +23,7 @@ MAKES = (", making {sounds}", ", which made {sounds}", ", with {sounds}")
 THENS = (", then ", ", and then ", ", and after that ")
 OPENERS = ("Next, ", "Then ", "After that, ", "")
 HEADERS = ("From {a} to {b} s, ", "Between {a} and {b} s, ")
-UNSEEN = ("in the background, {sounds} could be heard", "{sounds} came from out of view")
+UNSEEN = ("in the background, {sounds} could be heard", "{sounds} could be heard in the background")
 AROUND = ("{things} could be seen nearby", "in view were {things}")
 BEATS_A_SENTENCE = 3
 

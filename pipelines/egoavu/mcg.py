@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from pipelines.data.rows import digest
+from pipelines.egoavu.english import infinitive, with_a
 from pipelines.egoavu.lexicon import related_nouns, sound_class, verb_group
 from pipelines.egoavu.timeline import Span
+from pipelines.gates.egoavu import event_key
 
 ACTION, OBJECT, BACKGROUND_OBJECT = "action", "object", "background_object"
 FOREGROUND, BACKGROUND = "foreground_sound", "background_sound"
@@ -41,7 +42,7 @@ class Evidence:
 class Node:
     """`text` as annotated (an action's narration, a noun, a sound's label); `detail`: verb or description.
 
-    `event` names what happens, in which video, whoever annotated it: see `event_key`.
+    `event` names what happens in which video: see `event_key`.
     """
 
     node_id: str
@@ -83,9 +84,11 @@ class Graph:
         return [e.target for e in self.edges if e.kind == kind and e.source == source]
 
 
-def event_key(video_id: str, modality: str, text: str) -> str:
-    """Names an event of a video by what happens; by it a gate sees that an option is one."""
-    return digest("event", video_id, modality, text)[:12]
+def reading(kind: str, text: str, detail: str) -> str:
+    """How a node reads as an option: "chop the onion", "a lid", "a clatter of metal"."""
+    if MODALITY[kind] == "sound":
+        return sound_class(text).phrase
+    return with_a(text) if MODALITY[kind] == "object" else infinitive(text, detail)
 
 
 def build(clip: Mapping[str, Any], min_overlap_s: float) -> Graph:
@@ -95,7 +98,7 @@ def build(clip: Mapping[str, Any], min_overlap_s: float) -> Graph:
     edges: list[Edge] = []
 
     def node(name: str, kind: str, text: str, detail: str, span: Span) -> Node:
-        event = event_key(video_id, MODALITY[kind], text)
+        event = event_key(video_id, MODALITY[kind], reading(kind, text, detail))
         made = Node(f"{clip['clip_id']}/{name}", kind, text, detail, span.start_s, span.end_s, event)
         nodes.append(made)
         return made

@@ -8,15 +8,16 @@ clip. All times are on the video's clock. Nothing here does IO.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pipelines.egoavu import mcg
 from pipelines.egoavu.balance import by_hash
-from pipelines.egoavu.english import infinitive, told, with_a
-from pipelines.egoavu.lexicon import related_nouns, related_sounds, sound_class, verb_group
+from pipelines.egoavu.english import told
+from pipelines.egoavu.lexicon import related_nouns, related_sounds
 from pipelines.egoavu.mcg import Graph, Node
 
+VAGUE = frozenset("hand something thing item side top base food content piece bit it time".split())
 KINDS_OF = {"action": (mcg.ACTION,), "object": (mcg.OBJECT,), "sound": (mcg.FOREGROUND, mcg.BACKGROUND)}
 
 
@@ -37,8 +38,8 @@ class Events:
     def __init__(self, clip: Graph, others: Sequence[Graph], modality: str) -> None:
         self.graph, self.modality = clip, modality
         self.actions = clip.of(mcg.ACTION)
-        self.here = clip.of(*KINDS_OF[modality])
-        self.elsewhere = [n for g in others for n in g.of(*KINDS_OF[modality])]
+        self.here = [n for n in clip.of(*KINDS_OF[modality]) if is_plain(n)]
+        self.elsewhere = [n for g in others for n in g.of(*KINDS_OF[modality]) if is_plain(n)]
         self.handled = _handled([clip, *others])
         counts = Counter(n.text for n in self.here)
         if modality == "object":  # an object's event is its handling
@@ -53,6 +54,13 @@ class Events:
         if self.modality == "sound":
             return related_sounds(one.text, other.text)
         return one.text == other.text or told(one.text, one.detail) == told(other.text, other.detail)
+
+
+def is_plain(node: Node) -> bool:
+    """False for an action that can only be quoted, and for a thing that nobody could name."""
+    if node.kind == mcg.ACTION:
+        return '"' not in told(node.text, node.detail)
+    return node.modality == "sound" or node.text.split()[-1] not in VAGUE
 
 
 def _handled(graphs: Sequence[Graph]) -> Mapping[str, list[Node]]:
@@ -70,7 +78,7 @@ def neighbours(events: Events, seed: int) -> list[Choice]:
     """Before and after: around each action that happens once, what comes directly before or after it."""
     found = []
     for anchor in events.actions:
-        if anchor.text not in events.told_once:
+        if anchor.text not in events.told_once or not is_plain(anchor):
             continue
         for kind in ("before", "after"):
             right = _next_to(events, anchor, kind)
@@ -92,8 +100,7 @@ def _next_to(events: Events, anchor: Node, kind: str) -> Node | None:
         before = [n for n in events.here if anchor in events.handled.get(n.node_id, ())]
         alone = len(touched) == 1 and touched[0] in events.once
         return touched[0] if alone and not any(events.alike(touched[0], n) for n in before) else None
-    pool = events.here
-    right = _adjacent(pool, anchor, kind)
+    right = _adjacent(events.graph.of(*KINDS_OF[events.modality]), anchor, kind)
     return right if right is not None and right in events.once else None
 
 
@@ -144,13 +151,12 @@ def _distractors(events: Events, anchor: Node, right: Node, kind: str, seed: int
 
 
 def _three(
-    events: Events, taken: Sequence[Node], fits: object, seed: int, *context: str
+    events: Events, taken: Sequence[Node], fits: Callable[[Node], bool], seed: int, *context: str
 ) -> tuple[Node, ...] | None:
     """Three events, alike neither to `taken` nor to each other, of this clip before others of the video.
 
     An event whose words happen at a forbidden time too is no distractor: all nodes of a text must fit.
     """
-    assert callable(fits)
     pool: dict[str, list[Node]] = {}
     for node in [*events.here, *events.elsewhere]:
         pool.setdefault(node.text, []).append(node)
@@ -192,24 +198,10 @@ def orderings(events: Events, seed: int) -> list[Choice]:
 
 
 def _asked(modality: str, kind: str, anchor: Node) -> str:
-    did = f"the camera wearer {told(anchor.text, anchor.detail)}"
+    did = f"they {told(anchor.text, anchor.detail)}"
+    wearer = f"the camera wearer {told(anchor.text, anchor.detail)}"
     return {
         "action": f"What did the camera wearer do directly {kind} {did}?",
         "object": f"Which object did the camera wearer handle in the action directly {kind} {did}?",
-        "sound": f"Which sound was the {'next one' if kind == 'after' else 'last one'} {kind} {did}?",
+        "sound": f"Which sound was the {'next' if kind == 'after' else 'last'} one heard {kind} {wearer}?",
     }[modality]
-
-
-def option_text(node: Node) -> str:
-    """How a node reads as an option."""
-    if node.modality == "sound":
-        return sound_class(node.text).phrase
-    return with_a(node.text) if node.modality == "object" else infinitive(node.text, node.detail)
-
-
-def same_deed(one: Node, other: Node, nouns: Mapping[str, Sequence[str]]) -> bool:
-    """True when two actions could be told in each other's words: verbs of one group on related nouns."""
-    if one.text == other.text or verb_group(one.detail) != verb_group(other.detail):
-        return one.text == other.text
-    mine, theirs = nouns.get(one.node_id, ()), nouns.get(other.node_id, ())
-    return not mine or not theirs or any(related_nouns(a, b) for a in mine for b in theirs)
