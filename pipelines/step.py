@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -29,7 +28,8 @@ import polars as pl
 from pipelines.data.outcomes import Ledger, Outcome, Settled
 from pipelines.data.rows import REJECTED, Schema, digest
 from pipelines.data.tables import read_parquet, write_json, write_parquet
-from pipelines.errors import EnvironmentFault, Place, StageError
+from pipelines.errors import Place, StageError
+from pipelines.publish import Outs
 
 if TYPE_CHECKING:
     from pipelines.gates.suite import Suite, Verdict
@@ -61,7 +61,7 @@ class Step:
         self.metrics: dict[str, Any] = {}
         self._rows: list[Mapping[str, Any]] = []
         self._tables: dict[str, pl.DataFrame] = {}
-        self._outs: dict[str, Path] = {}  # name of a further out -> where it is written
+        self._outs = Outs(root, self.folder)
         self._usage: dict[str, tuple[int, int, float]] = {}  # response id -> prompt, completion, usd
         self._said = 0.0
         self._replaced = ""  # the stage's model, where `llm.model` stands in for it
@@ -184,12 +184,8 @@ class Step:
         self._tables[name] = frame
 
     def out(self, name: str) -> Path:
-        """Where to write a further out of this stage, a file or a folder: `finish` renames it to `name`."""
-        beside = self.folder / f".{name}.tmp"
-        self._delete(beside)
-        beside.parent.mkdir(parents=True, exist_ok=True)
-        self._outs[name] = beside
-        return beside
+        """Where to write a further out of this stage, a file or a folder: `finish` gives it its name."""
+        return self._outs.path(name)
 
     def progress(self, done: int, total: int | None, what: str) -> None:
         """One line at most every two seconds, on standard error."""
@@ -205,22 +201,20 @@ class Step:
         self._refuse_passing_failures(allow_failed)
         frame = None if schema is None else schema.frame(self._rows)
         verdict = self._judge(gate, frame)
-        held = verdict is not None and not verdict.passed
-        folder = self.folder
-        self._clear(folder)
-        write_parquet(self._rejected(), folder / "rejected.parquet")
+        if frame is None and not self.ledger.planned:
+            return  # a view, such as the report: nothing to count
+        write_parquet(self._rejected(), self.out("rejected.parquet"))
         for name, table in sorted(self._tables.items()):
-            write_parquet(table, folder / f"{name}.parquet")
-        write_json(self.outcomes(frame, verdict), folder / "outcomes.json")
-        if not held:
-            self._place(folder)
+            write_parquet(table, self.out(f"{name}.parquet"))
+        write_json(self.outcomes(frame, verdict), self.out("outcomes.json"))
         if frame is not None:
-            write_parquet(frame, (self._held_folder() if held else folder) / "rows.parquet")
-        if verdict is not None and held:
-            where = self._held_folder().relative_to(self.root) / "rows.parquet"
+            write_parquet(frame, self.out("rows.parquet"))
+        if verdict is not None and not verdict.passed:
+            where = self._outs.hold().relative_to(self.root)
             raise GateFailure(
                 f"the gate refused the rows: {verdict.failures()}", where=self.name, cure=f"see {where}"
             )
+        self._outs.publish()
 
     def outcomes(self, frame: pl.DataFrame | None, verdict: Verdict | None) -> dict[str, Any]:
         """The stage's outcomes.json: a pure function of its inputs and of the stored answers."""
@@ -253,35 +247,6 @@ class Step:
                 where=self.name,
                 cure="run again: what was answered is stored and not asked again",
             )
-
-    def _held_folder(self) -> Path:
-        return self.root / ".headrace" / "held" / self.folder.relative_to(self.root / "data")
-
-    def _clear(self, folder: Path) -> None:
-        """Takes away an earlier run's outs, and what a killed one left beside them."""
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            for path in folder.iterdir():
-                ours = path.is_file() and path.suffix in (".parquet", ".json")
-                old = ours or path.name in self._outs or path.suffix == ".tmp"
-                if old and path not in self._outs.values():
-                    self._delete(path)
-        except OSError as e:
-            raise EnvironmentFault(f"cannot write here: {e.strerror}", where=str(folder)) from e
-
-    def _place(self, folder: Path) -> None:
-        """Renames the further outs to their names, in a fixed order."""
-        for name, beside in sorted(self._outs.items()):
-            if not beside.exists():
-                raise StageError(f"the step never wrote its out {name!r}", where=self.name)
-            os.replace(beside, folder / name)
-
-    @staticmethod
-    def _delete(path: Path) -> None:
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
 
     def _rejected(self) -> pl.DataFrame:
         rows = [

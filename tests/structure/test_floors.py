@@ -20,6 +20,7 @@ FLOORS = {
         "pipelines.tracking",
         "pipelines.closure",
         "pipelines.lineage",
+        "pipelines.publish",
     },
     3: {f"pipelines.{e}" for e in ("evergreen", "egoavu", "trit", "cbu", "training", "evaluation")},
     4: {"pipelines.cli", "pipelines.__main__", "pipelines.bench", "assets", "dagster_project"},
