@@ -12,12 +12,14 @@ from pipelines.data.config import load, read_params
 from pipelines.errors import ConfigError, nearest
 
 TOP = {"profile": str, "seed": int}
-STAGE = re.compile(r"^  ([a-z_]+)\.([a-z_]+):", re.M)
 USED = re.compile(r"\$\{([a-z_]+)\.([a-z_]+)\}")
 
 
-def check_params(root: Path) -> dict[str, Any]:
-    """params.yaml of a workspace. Raises ConfigError for any key or value that no stage knows."""
+def check_params(root: Path, only: str = "") -> dict[str, Any]:
+    """params.yaml of a workspace. Raises ConfigError for any key or value that no stage knows.
+
+    `only` limits the look into sections to one engine: a stage needs no other engine's code.
+    """
     params = read_params(root / "params.yaml")
     steps, shared = declared(root)
     known = {*TOP, "llm", *steps}
@@ -29,24 +31,35 @@ def check_params(root: Path) -> dict[str, Any]:
             raise ConfigError(f"must be {kind.__name__}, is {value!r}", where=f"params.yaml: {key}")
     _llm(params.get("llm") or {})
     for engine, names in steps.items():
-        _engine(engine, params.get(engine), names, shared.get(engine, set()))
+        if only in ("", engine):
+            _engine(engine, params.get(engine), names, shared.get(engine, set()))
     return params
 
 
-def declared(root: Path) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
-    """Steps of each engine in dvc.yaml, and the keys beside them that it uses (`${trit.languages}`)."""
+def read_graph(root: Path) -> dict[str, Any]:
+    """The stages of dvc.yaml as plain data, matrices and `${...}` as they stand. Raises ConfigError."""
+    import yaml
+
     try:
         text = (root / "dvc.yaml").read_text(encoding="utf-8")
+        return dict(yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))["stages"])
     except OSError as e:
         raise ConfigError(
             "no dvc.yaml here", where=str(root), cure="headrace init DIR makes a workspace"
         ) from e
+    except (yaml.YAMLError, UnicodeDecodeError, KeyError, TypeError) as e:
+        raise ConfigError("is not a valid graph", where="dvc.yaml", cure="dvc stage list says more") from e
+
+
+def declared(root: Path) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
+    """Steps of each engine in dvc.yaml, and the keys beside them that it uses (`${trit.languages}`)."""
     steps: dict[str, set[str]] = {}
-    for engine, step in STAGE.findall(text):
-        steps.setdefault(engine, set()).add(step)
     shared: dict[str, set[str]] = {}
-    for engine, key in USED.findall(text):
-        shared.setdefault(engine, set()).add(key)
+    for stage, entry in read_graph(root).items():
+        engine, _, step = stage.partition(".")
+        steps.setdefault(engine, set()).add(step)
+        for section, key in USED.findall(str(entry)):
+            shared.setdefault(section, set()).add(key)
     return steps, shared
 
 

@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from pipelines.data.config import load, read_params
+from pipelines.cli.params import check_params, read_graph
+from pipelines.data.config import load
 from pipelines.errors import ConfigError, nearest
 from pipelines.step import Step
 
-ENGINES = ("evergreen", "egoavu", "trit", "cbu", "training", "evaluation")
-
 
 def run_stage(stage: str, item: str | None, root: Path | None = None) -> int:
-    """Loads the step's module and parameters, runs it, publishes its outs. Returns 0."""
+    """Loads the step's module and parameters, runs it, publishes its outs. Returns 0.
+
+    Raises ConfigError for a stage, a matrix entry or a parameter that the workspace does not know.
+    """
     root = Path.cwd() if root is None else root
-    engine, _, name = stage.partition(".")
-    if engine not in ENGINES:
-        raise ConfigError(f"unknown engine {engine!r}", cure=nearest(engine, ENGINES))
-    if importlib.util.find_spec(f"pipelines.{engine}.{name}") is None:
-        steps = [p.stem for p in Path(__file__).parents[1].joinpath(engine).glob("[a-z]*.py")]
-        raise ConfigError(f"unknown stage {stage!r}", cure=nearest(name, steps))
+    stages = read_graph(root)
+    if stage not in stages:
+        raise ConfigError(f"unknown stage {stage!r}", cure=nearest(stage, stages))
+    engine, name = stage.split(".")
+    params = check_params(root, only=engine)
+    section = params.get(engine) or {}
+    _check_item(stage, stages[stage], section, item)
     module = importlib.import_module(f"pipelines.{engine}.{name}")
-    params = read_params(root / "params.yaml")
-    section = params.get(engine, {}).get(name)
+    values = load(module.Params, section.get(name), stage)
     step = Step(stage, item, root, params.get("seed", 0), params.get("llm"))
-    values = load(module.Params, section, stage)
     module.run(step, values)
     step.finish(
         getattr(module, "SCHEMA", None),
@@ -34,3 +36,15 @@ def run_stage(stage: str, item: str | None, root: Path | None = None) -> int:
         getattr(values, "allow_failed", 0.0),
     )
     return 0
+
+
+def _check_item(stage: str, entry: Mapping[str, Any], section: Mapping[str, Any], item: str | None) -> None:
+    """A stage with a matrix needs one of its entries (all lists are `${engine.key}`); others take none."""
+    known: list[str] = []
+    for values in (entry.get("matrix") or {}).values():
+        key = values.strip("${}").split(".")[-1]
+        known = [str(v) for v in section.get(key) or []]
+    if known and item is None:
+        raise ConfigError(f"stage {stage} needs one of its entries", cure=f"add one of {', '.join(known)}")
+    if item is not None and item not in known:
+        raise ConfigError(f"stage {stage} has no entry {item!r}", cure=nearest(item, known))
