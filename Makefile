@@ -1,9 +1,9 @@
 # Two commands do everything: `make run` the main job, `make test` the tests.
-SHELL := /bin/bash
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: run test setup ui models clean distclean help
+SHELL := /bin/bash
+.PHONY: run test setup environment ui models clean distclean help
 help: ## what there is
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
@@ -13,10 +13,13 @@ run: setup ## the graph on data/raw with embedded models, and the report
 test: setup ## all tests
 	@$(BIN)/python -m pytest
 
-setup: .venv/.ready ## the environment in .venv, by uv when it is there, else by pip
+setup: ## the environment in .venv, by uv when it is there, else by pip
+	@sha256sum --status -c .venv/.ready 2>/dev/null || $(MAKE) -s environment
 
-.venv/.ready: requirements.lock pyproject.toml
+# .venv/.ready is written last and names what was installed: a changed lock, or a killed install, does it again.
+environment:
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info[:2] == (3, 11) else "Python 3.11 is needed, this is " + sys.version.split()[0] + "; name one: make PYTHON=python3.11")'
+	@echo "installing the environment in .venv (2.5 GB, some minutes)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@if command -v uv >/dev/null; then \
 	  uv pip install -q --python $(BIN)/python --no-deps --compile-bytecode -r requirements.lock && \
@@ -25,7 +28,7 @@ setup: .venv/.ready ## the environment in .venv, by uv when it is there, else by
 	  $(BIN)/python -m pip install -q --no-deps -r requirements.lock && \
 	  $(BIN)/python -m pip install -q --no-deps --no-build-isolation -e .; \
 	fi
-	@touch $@
+	@sha256sum requirements.lock pyproject.toml > .venv/.ready
 
 ui: setup ## Dagster and MLflow on loopback
 	@$(BIN)/headrace ui

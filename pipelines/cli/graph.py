@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pipelines.closure import closure
@@ -14,6 +15,7 @@ HEAD = re.compile(r"^  (?P<engine>[a-z_]+)\.(?P<step>[a-z_]+):\n", re.M)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--mermaid", action="store_true", help="as a Mermaid diagram, as in the README")
     parser.add_argument("--write", action="store_true", help="write the code of each stage into dvc.yaml")
 
 
@@ -32,10 +34,34 @@ def main(args: argparse.Namespace, root: Path) -> int:
 
     found = graph.stages(root)
     above = graph.upstream(found)
+    if args.mermaid:
+        print(mermaid({s.name: above[s.name] for s in found}))
+        return 0
     for stage in found:
         raw = [d for d in stage.deps if d not in stage.code]
         print(f"{stage.name:24} <- {', '.join(above[stage.name] or raw)}")
     return 0
+
+
+def mermaid(above: Mapping[str, Sequence[str]]) -> str:
+    """The graph as Mermaid text, an engine a box; the entries of a matrix are one node.
+
+    The report reads every stage: it is named and not drawn.
+    """
+    bare = {name.partition("@")[0]: [a.partition("@")[0] for a in ups] for name, ups in above.items()}
+    bare.pop("evaluation.report", None)
+    boxes: dict[str, list[str]] = {}
+    for name in bare:
+        boxes.setdefault(name.split(".")[0], []).append(name)
+    out = ["flowchart LR"]
+    for engine, names in boxes.items():
+        out += [f"  subgraph {engine}", *(f"    {_node(n)}[{n.split('.')[1]}]" for n in names), "  end"]
+    out += sorted({f"  {_node(a)} --> {_node(name)}" for name, ups in bare.items() for a in ups})
+    return "\n".join(out)
+
+
+def _node(name: str) -> str:
+    return name.replace(".", "_")
 
 
 def with_code(text: str, root: Path) -> str:
