@@ -199,7 +199,7 @@ def _ordered(repo: Repo) -> list[Stage]:
 
     graph = repo.index.graph
     files: dict[str, Any] = {}
-    order = {s: n for n, s in enumerate(plan_repro(graph, sorted(graph, key=lambda s: s.addressing)))}
+    order = {s: n for n, s in enumerate(plan_repro(graph, sorted(graph, key=_name)))}
     found = []
     for s in sorted(order, key=order.__getitem__):
         params, values = [], {}
@@ -213,7 +213,7 @@ def _ordered(repo: Repo) -> list[Stage]:
         meta = s.meta or {}
         found.append(
             Stage(
-                s.addressing, str(s.cmd), s.desc or "", tuple(deps), tuple(o.def_path for o in s.outs),
+                _name(s), str(s.cmd), s.desc or "", tuple(deps), tuple(o.def_path for o in s.outs),
                 tuple(params), meta, values,
             )
         )  # fmt: skip
@@ -263,7 +263,8 @@ def _at(values: Any, dotted: str) -> Any:
 def _changed(repo: Repo) -> dict[str, list[str]]:
     order = _ordered(repo)
     above = upstream(order)
-    told: dict[str, list[Any]] = repo.status()
+    addressed = {s.addressing: _name(s) for s in repo.index.stages}
+    told: dict[str, list[Any]] = {addressed.get(k, k): v for k, v in repo.status().items()}
     result: dict[str, list[str]] = {}
     for stage in order:
         reasons = [_reason(part) for part in told.get(stage.name, [])]
@@ -424,16 +425,16 @@ def _reproduce(
         total = len(repo.index.stages)
 
         def one(stage: Any, **kwargs: Any) -> Any:
-            ran.looked_at.append(stage.addressing)
+            ran.looked_at.append(_name(stage))
             if stage.changed() or kwargs.get("force"):
-                say(f"[{len(ran.looked_at)}/{total}] {stage.addressing}")
+                say(f"[{len(ran.looked_at)}/{total}] {_name(stage)}")
             made = _reproduce_stage(stage, **kwargs)
             if made is not None:
-                ran.made.append(stage.addressing)
+                ran.made.append(_name(stage))
             return made
 
         try:
-            repo.reproduce(targets or None, single_item=single, force=force, repro_fn=one)
+            repo.reproduce(_addresses(root, targets), single_item=single, force=force, repro_fn=one)
         except DvcException as e:
             _translate(e, ran)
 
@@ -452,8 +453,19 @@ def _translate(error: BaseException, ran: Ran) -> None:
     ) from error
 
 
+def _name(stage: Any) -> str:
+    """A stage's own name; DVC's `addressing` begins with a path when the workspace is not the cwd."""
+    return str(getattr(stage, "name", None) or stage.addressing)
+
+
+def _addresses(root: Path, targets: Sequence[str]) -> list[str] | None:
+    if Path.cwd() == root.resolve():
+        return list(targets) or None
+    return [f"{os.path.relpath(root / 'dvc.yaml')}:{t}" for t in targets] or None
+
+
 def _known(repo: Repo, targets: Sequence[str]) -> None:
-    names = {s.addressing for s in repo.index.stages}
+    names = {_name(s) for s in repo.index.stages}
     known = names | {n.partition("@")[0] for n in names}
     for target in targets:
         if target not in known:
