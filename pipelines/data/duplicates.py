@@ -20,7 +20,8 @@ def question_key(text: str) -> str:
     """
     # Folding may leave composed forms apart ("ΐ"), so compose once more.
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
-    return "".join(c for c in folded if unicodedata.category(c)[0] in _WORDS)
+    words = "".join(c for c in folded if unicodedata.category(c)[0] in _WORDS)
+    return unicodedata.normalize("NFC", words)  # a mark may have come to stand beside its letter
 
 
 class Groups:

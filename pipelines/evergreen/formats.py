@@ -80,7 +80,9 @@ def recognise(columns: Sequence[str], file: str) -> Layout:
     """The layout of a file from its column names. Raises InputError with the columns found."""
     stem = file.rsplit("/", 1)[-1].rsplit(".", 1)[0].casefold()
     names = {c.strip().casefold(): c for c in columns}
-    wordings = _by_language({c: language_code(c) for c in columns}, file)
+    # "id" heads an index and "no" a number far more often than Indonesian and Norwegian.
+    coded = {c: None if c.strip().casefold() in (*INDEX, "no") else language_code(c) for c in columns}
+    wordings = _by_language(coded, file)
     told = [(c, _ANSWER.match(c)) for c in columns]
     answers = _by_language({c: m and language_code(m[1]) for c, m in told}, file)
     label = next((names[w] for w in LABEL if w in names), None)

@@ -1,0 +1,238 @@
+"""Reading: what a file says is read right, or refused with its place."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+
+import polars as pl
+import pytest
+from evergreen_rows import raw_folder, run_ingest
+
+from pipelines.errors import InputError
+from pipelines.evergreen.alias_cells import alias_list
+from pipelines.evergreen.schema import parse_label
+from pipelines.step import Step
+
+WIDE = ",is_evergreen,en_Answer,English,German\n0,1,Four,How many?,Wie viele?\n1,0,,Who now?,Wer jetzt?\n"
+
+
+def rows(step: Step) -> list[dict]:
+    return pl.read_parquet(step.folder / "rows.parquet").sort("question").to_dicts()
+
+
+def rejected(step: Step) -> list[tuple]:
+    frame = pl.read_parquet(step.folder / "rejected.parquet")
+    return sorted(frame.select("file", "line", "column", "reason").rows())
+
+
+@pytest.mark.parametrize(
+    ("spelled", "label", "rate"),
+    [
+        ("1", "evergreen", "never"),
+        (1, "evergreen", "never"),
+        (1.0, "evergreen", "never"),
+        (True, "evergreen", "never"),
+        ("TRUE", "evergreen", "never"),
+        ("never-changing", "evergreen", "never"),
+        ("static", "evergreen", "never"),
+        ("0", "mutable", "unknown"),
+        (False, "mutable", "unknown"),
+        ("mutable", "mutable", "unknown"),
+        ("slow_changing", "mutable", "slow"),
+        ("Fast-changing", "mutable", "fast"),
+        ("real-time", "mutable", "fast"),
+    ],
+)
+def test_labels_are_read_in_every_spelling(spelled: object, label: str, rate: str) -> None:
+    found = parse_label(spelled)
+    assert found is not None
+    assert (found.value, found.rate) == (label, rate)
+
+
+@pytest.mark.parametrize("spelled", ["2", "sometimes", "", None, [1], 0.5])
+def test_other_words_are_no_label(spelled: object) -> None:
+    assert parse_label(spelled) is None
+
+
+@pytest.mark.parametrize(
+    ("cell", "aliases"),
+    [
+        ("['a', 'b', 'a']", ["a", "b"]),
+        ("['查理三世；查理三世；查理3']", ["查理三世", "查理3"]),
+        ("['أ؛ ب']", ["أ", "ب"]),
+        ("a; b ;c", ["a", "b", "c"]),
+        ("[\"['x', 'y']\"]", ["x", "y"]),
+        ('["צ\'ארלס"]', ["צ'ארלס"]),
+        (["p", 3], ["p", "3"]),
+        ("", []),
+        (None, []),
+        ("[__import__('os').getcwd()]", None),
+        ("['open", None),
+        ("[" * 5000, None),
+        ({"a": 1}, None),
+    ],
+)
+def test_aliases_are_unpacked_or_refused(cell: object, aliases: list[str] | None) -> None:
+    assert alias_list(cell) == aliases
+
+
+def test_a_wide_table_gives_a_row_for_each_language(read_raw: Callable[..., Step]) -> None:
+    step = read_raw({"train.csv": WIDE})
+    columns = ("question", "language", "label", "answer", "split", "source")
+    got = [tuple(r[c] for c in columns) for r in rows(step)]
+    assert got == [
+        ("How many?", "en", "evergreen", "Four", "train", "real"),
+        ("Wer jetzt?", "de", "mutable", None, "train", "real"),
+        ("Who now?", "en", "mutable", None, "train", "real"),
+        ("Wie viele?", "de", "evergreen", None, "train", "real"),
+    ]
+    assert len({r["question_id"] for r in rows(step)}) == 2
+
+
+def test_column_order_line_ends_and_byte_order_mark_change_no_row(tmp_path: Path) -> None:
+    lines = (
+        "\ufeffGerman,English,en_Answer,is_evergreen,",
+        "Wie viele?,How many?,Four,1,0",
+        "Wer jetzt?,Who now?,,0,1",
+    )
+    turned = "".join(f"{line}\r\n" for line in lines)
+    a = run_ingest(raw_folder(tmp_path / "a", {"train.csv": WIDE}))
+    b = run_ingest(raw_folder(tmp_path / "b", {"train.csv": turned}))
+    assert (a.folder / "rows.parquet").read_bytes() == (b.folder / "rows.parquet").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "split", "source"),
+    [
+        ("train_synth.csv", "train", "synth"),
+        ("dev.csv", "dev", "real"),
+        ("my-validation.csv", "dev", "real"),
+        ("test_2.csv", "test", "real"),
+        ("contest.csv", "train", "real"),
+    ],
+)
+def test_split_and_source_are_told_by_the_name(
+    read_raw: Callable[..., Step], name: str, split: str, source: str
+) -> None:
+    assert {(r["split"], r["source"]) for r in rows(read_raw({name: WIDE}))} == {(split, source)}
+
+
+def test_a_row_put_in_above_changes_no_other_id(tmp_path: Path) -> None:
+    head, first, second = WIDE.splitlines()
+    more = "\n".join([head, "7,1,,What is new?,Was ist neu?", first, second]) + "\n"
+    a = rows(run_ingest(raw_folder(tmp_path / "a", {"train.csv": WIDE})))
+    b = rows(run_ingest(raw_folder(tmp_path / "b", {"train.csv": more})))
+    assert {r["row_id"] for r in a} < {r["row_id"] for r in b}
+    assert len(b) - len(a) == 2
+
+
+def test_equal_records_and_restarted_ids_stay_apart(read_raw: Callable[..., Step]) -> None:
+    text = ",is_evergreen,English\n0,1,Same?\n1,1,Other?\n0,1,Same?\n"
+    found = rows(read_raw({"train.csv": text}))
+    assert [r["question"] for r in found] == ["Other?", "Same?", "Same?"]
+    assert len({r["question_id"] for r in found}) == 3
+
+
+def test_an_empty_wording_costs_that_language_only(read_raw: Callable[..., Step]) -> None:
+    step = read_raw({"train.csv": "is_evergreen,English,French\n1,How?,\n0,When?, \n"})
+    assert rejected(step) == [
+        ("train.csv", 2, "French", "empty_question"),
+        ("train.csv", 3, "French", "empty_question"),
+    ]
+    assert [r["question"] for r in rows(step)] == ["How?", "When?"]
+    assert step.rows_in == 4
+
+
+def test_bad_records_cost_themselves_and_say_where(read_raw: Callable[..., Step]) -> None:
+    step = read_raw(
+        {
+            "dev.jsonl": '{"question": {"en": "A?", "fr": "B?"}, "label": "evergreen"}\n'
+            '{"question": {"en": "C?"\n'
+            '{"question": "D?", "language": "en", "label": "maybe"}\n'
+            '{"question": "E?", "language": "xx", "label": "0"}\n'
+            '{"question": "F?", "language": "en"}\n'
+            '{"question": "G?", "label": "mutable", "change_rate": "never"}\n'
+            '{"question": "H?", "label": "mutable", "as_of": "15.1.2025"}\n'
+            '{"question": 9, "label": "mutable"}\n'
+            '{"question": {"fr": "J?"}, "label": "slow", "as_of": "2025-01-15", "answer": {"fr": "oui"}}\n'
+        }
+    )
+    assert rejected(step) == [
+        ("dev.jsonl", 2, None, "unreadable"),
+        ("dev.jsonl", 3, "label", "unknown_label"),
+        ("dev.jsonl", 4, "language", "unknown_language"),
+        ("dev.jsonl", 5, "label", "missing_label"),
+        ("dev.jsonl", 6, "change_rate", "label_and_rate_disagree"),
+        ("dev.jsonl", 7, "as_of", "bad_date"),
+        ("dev.jsonl", 8, "question", "wrong_type"),
+    ]
+    found = rows(step)
+    assert [r["question"] for r in found] == ["A?", "B?", "J?"]
+    last = found[2]
+    assert (last["change_rate"], last["answer"], last["as_of"]) == ("slow", "oui", date(2025, 1, 15))
+
+
+def test_parquet_is_read_as_the_same_table_would_be(tmp_path: Path) -> None:
+    folder = tmp_path / "a/data/raw/evergreen"
+    folder.mkdir(parents=True)
+    pl.DataFrame(
+        {"is_evergreen": [1, 0], "en_Answer": ["Four", None], "English": ["How many?", "Who now?"],
+         "German": ["Wie viele?", "Wer jetzt?"]}
+    ).write_parquet(folder / "train.parquet")  # fmt: skip
+    a = run_ingest(tmp_path / "a")
+    b = run_ingest(raw_folder(tmp_path / "b", {"train.csv": WIDE}))
+    assert (a.folder / "rows.parquet").read_bytes() == (b.folder / "rows.parquet").read_bytes()
+
+
+def test_alias_files_join_by_index_value_and_not_by_position(read_raw: Callable[..., Step]) -> None:
+    step = read_raw(
+        {
+            "test.csv": ",is_evergreen,English\n0,1,First?\n5,1,Fifth?\n",
+            "aliases/test_aliases.csv": ",English\n3,['three']\n5,\"['five', '5']\"\n0,['broken\n",
+        }
+    )
+    assert {r["question"]: r["aliases"] for r in rows(step)} == {"First?": [], "Fifth?": ["five", "5"]}
+    assert rejected(step) == [("aliases/test_aliases.csv", 4, "English", "unreadable_aliases")]
+    assert step.ledger.notes == {"aliases of no question here": 1, "aliases": 1}
+
+
+def test_aliases_of_a_repeated_index_go_to_nobody(read_raw: Callable[..., Step]) -> None:
+    step = read_raw(
+        {
+            "test.csv": ",is_evergreen,English\n0,1,First?\n0,1,Again?\n",
+            "test_aliases.csv": ",English\n0,['x']\n",
+        }
+    )
+    assert rejected(step) == [("test_aliases.csv", 2, None, "ambiguous_index")]
+    assert all(r["aliases"] == [] for r in rows(step))
+
+
+def test_the_limit_takes_the_head_of_each_file(read_raw: Callable[..., Step]) -> None:
+    step = read_raw({"train.csv": WIDE, "dev.csv": WIDE.replace("?", "!?")}, limit=1)
+    assert Counter(r["split"] for r in rows(step)) == {"train": 2, "dev": 2}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("train.csv", "id,text\n1,x\n", "train.csv: no column holds questions (the file has: 'id', 'text')"),
+        ("train.csv", "English,French\nA?,B?\n", "no column holds the label"),
+        ("train.csv", "English,en,label\nA?,B?,1\n", "'English' and 'en' both claim the language 'en'"),
+        ("train.csv", "label,label,en\n1,1,A?\n", "two columns are named 'label'"),
+        ("train.csv", "", "the file is empty"),
+        ("train.csv", b"label,en\n1,\xff\xfe\n", "train.csv:2: is not UTF-8"),
+        ("train.jsonl", '[{"question": "A?"}]', "holds a JSON array"),
+        ("train.parquet", "label,en\n", "not a readable Parquet file"),
+        ("test_aliases.csv", "English\n['x']\n", "an index column is missing"),
+    ],
+)
+def test_a_file_that_is_neither_format_is_refused_with_what_was_found(
+    read_raw: Callable[..., Step], name: str, content: str | bytes, says: str
+) -> None:
+    with pytest.raises(InputError) as e:
+        read_raw({name: content})
+    assert says in str(e.value)
+    assert "\n" not in str(e.value)
