@@ -1,0 +1,206 @@
+"""A model endpoint in a process of its own that does what it is told and logs what it is asked.
+
+Run: `python tests/llm/scripted_server.py --log FILE [--script JSON] [--answers FILE.py] [--latency-ms N]`.
+It prints {"url": ...} and ends when its standard input does. Each request is one line of JSON in
+the log, written before anything is answered: path, key, attempt, fault, body.
+
+Script, JSON: {"faults": [...], "shares": {"429": 0.3, ...}, "seed": 0}
+- "faults" are given to the first requests, one each, in order of arrival; null is a good answer;
+- "shares" make the same attempt at the same question meet the same fault, whatever the order.
+A fault is a dict: {"status": 429, "headers": {...}, "body": "..."}, {"hang": true}, {"drop": true},
+{"html": true}, {"garbage": true}, {"finish": "length"}, {"text": ""}, {"refusal": "no"}; shares name
+"429", "500", "hang", "html", "garbage", "length", "empty".
+
+Good answers are a function of the question alone: `answer(body)` of FILE.py, else "answer <hash>".
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import hashlib
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+NAMED: dict[str, dict[str, Any]] = {
+    "429": {"status": 429, "headers": {"Retry-After": "0.05"}},
+    "500": {"status": 500},
+    "hang": {"hang": True},
+    "html": {"html": True},
+    "garbage": {"garbage": True},
+    "length": {"finish": "length"},
+    "empty": {"text": ""},
+}
+
+
+def answer_to(body: dict[str, Any]) -> str:
+    """The default answer: a hash of the whole body, so of prompt, seed and sampling."""
+    return "answer " + _digest(body)[:12]
+
+
+def _digest(body: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
+class ScriptedServer:
+    """The server as a child process, for tests. `requests()` reads its log."""
+
+    def __init__(
+        self,
+        script: dict[str, Any] | None = None,
+        *,
+        answers: Path | None = None,
+        latency_ms: float = 0,
+        log: Path | None = None,
+    ) -> None:
+        self.log = log or Path(tempfile.mkdtemp()) / "requests.jsonl"
+        command = [sys.executable, __file__, "--log", str(self.log), "--latency-ms", str(latency_ms)]
+        command += ["--script", json.dumps(script or {})]
+        command += ["--answers", str(answers)] if answers else []
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert self.process.stdout is not None
+        self.url: str = json.loads(self.process.stdout.readline())["url"]
+
+    def requests(self) -> list[dict[str, Any]]:
+        """Every request so far: {path, key, attempt, fault, body, headers}."""
+        if not self.log.exists():
+            return []
+        return [json.loads(line) for line in self.log.read_text().split("\n") if line]
+
+    def asked(self) -> Counter[str]:
+        """How often each answer's key was asked for."""
+        return Counter(r["key"] for r in self.requests())
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+    def __enter__(self) -> ScriptedServer:
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self.stop()
+
+
+class Script:
+    """Which fault a request meets."""
+
+    def __init__(self, script: dict[str, Any]) -> None:
+        self._faults = list(script.get("faults", []))
+        self._shares: dict[str, float] = script.get("shares", {})
+        self._seed = script.get("seed", 0)
+        self._attempts: Counter[str] = Counter()
+
+    def next(self, question: str) -> tuple[int, dict[str, Any] | None]:
+        """(attempt from 1, fault or None) of the question's next attempt."""
+        self._attempts[question] += 1
+        attempt = self._attempts[question]
+        if self._faults:
+            return attempt, self._faults.pop(0)
+        drawn = hashlib.sha256(f"{self._seed} {question} {attempt}".encode()).digest()
+        left = int.from_bytes(drawn[:8], "big") / 2**64
+        for name, share in sorted(self._shares.items()):
+            if left < share:
+                return attempt, NAMED[name]
+            left -= share
+        return attempt, None
+
+
+def main(arguments: list[str]) -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--log", required=True)
+    parser.add_argument("--script", default="{}")
+    parser.add_argument("--answers")
+    parser.add_argument("--latency-ms", type=float, default=0)
+    options = parser.parse_args(arguments)
+    asyncio.run(_serve(options))
+
+
+def _answers_of(path: str | None) -> Callable[[dict[str, Any]], str]:
+    if path is None:
+        return answer_to
+    spec = importlib.util.spec_from_file_location("scripted_answers", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    function: Callable[[dict[str, Any]], str] = module.answer
+    return function
+
+
+async def _serve(options: argparse.Namespace) -> None:
+    from aiohttp import web
+
+    script, answers = Script(json.loads(options.script)), _answers_of(options.answers)
+    log = os.open(options.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        body = await request.json()
+        attempt, fault = script.next(_digest(body))
+        key = request.headers.get("X-Client-Request-Id", "")
+        line = {"path": request.path, "key": key, "attempt": attempt, "fault": fault, "body": body}
+        line["headers"] = {k: v for k, v in request.headers.items() if k.lower() == "authorization"}
+        os.write(log, (json.dumps(line) + "\n").encode())
+        await asyncio.sleep(options.latency_ms / 1000)
+        return await _respond(request, body, fault or {}, answers)
+
+    app = web.Application(client_max_size=1 << 28)
+    app.router.add_post("/v1/{path:.*}", handle)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    print(json.dumps({"url": f"http://127.0.0.1:{runner.addresses[0][1]}"}), flush=True)
+    await asyncio.to_thread(sys.stdin.buffer.read)
+    os._exit(0)
+
+
+async def _respond(
+    request: Any, body: dict[str, Any], fault: dict[str, Any], answers: Callable[[dict[str, Any]], str]
+) -> Any:
+    from aiohttp import web
+
+    if fault.get("hang"):
+        await asyncio.sleep(3600)
+    if fault.get("drop"):
+        request.transport.close()
+        return web.Response()
+    if fault.get("html"):
+        return web.Response(text="<html><body>Bad gateway</body></html>", content_type="text/html")
+    if fault.get("garbage"):
+        return web.Response(text='{"choices": [{"text": "cut off in the mid', content_type="application/json")
+    if "status" in fault:
+        error = {"error": {"message": fault.get("body", f"scripted {fault['status']}")}}
+        return web.json_response(error, status=fault["status"], headers=fault.get("headers", {}))
+    return web.json_response(_good(request.path, body, fault, answers))
+
+
+def _good(
+    path: str, body: dict[str, Any], fault: dict[str, Any], answers: Callable[[dict[str, Any]], str]
+) -> dict[str, Any]:
+    if path.endswith("/embeddings"):
+        texts = body["input"] if isinstance(body["input"], list) else [body["input"]]
+        vectors = [[float(b) for b in _digest({"t": t}).encode()[:8]] for t in texts]
+        data = [{"index": i, "embedding": v} for i, v in enumerate(vectors)]
+        return {"data": data[::-1], "usage": {"prompt_tokens": len(texts)}}
+    text = fault["text"] if "text" in fault else answers(body)
+    choice: dict[str, Any] = {"index": 0, "finish_reason": fault.get("finish", "stop")}
+    if path.endswith("/chat/completions"):
+        choice["message"] = {"role": "assistant", "content": text, "refusal": fault.get("refusal")}
+    else:
+        choice["text"] = text
+    return {"choices": [choice], "usage": {"prompt_tokens": 10, "completion_tokens": len(text.split())}}
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,102 @@
+"""How long one request is asked again: 429s by patience, failures that may pass by retries."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from email.utils import format_datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipelines.llm.answer import TRANSIENT, Failure
+from pipelines.llm.patience import Patience
+from pipelines.llm.protocol import Reply, read_reply, retry_after
+from pipelines.llm.store import Kept
+
+jitters = st.floats(0, 0.999)
+
+
+def failed(failure: Failure, *, throttled: bool = False, told: float | None = None) -> Reply:
+    return Reply(Kept("", failure=failure), throttled=throttled, retry_after_s=told)
+
+
+@given(st.lists(st.sampled_from(sorted(TRANSIENT)), min_size=20, max_size=20), st.integers(0, 6), jitters)
+def test_failures_that_may_pass_are_asked_again_exactly_retries_times(
+    failures: list[Failure], retries: int, jitter: float
+) -> None:
+    patience, sent = Patience(retries, 100.0), 0
+    for failure in failures:
+        sent += 1
+        if patience.wait_after(failed(failure), jitter) is None:
+            break
+    assert sent == retries + 1
+
+
+@given(st.integers(1, 200), jitters)
+def test_a_429_never_spends_a_retry(storms: int, jitter: float) -> None:
+    patience = Patience(retries=1, patience_s=1e9)
+    for _ in range(storms):
+        wait = patience.wait_after(failed(Failure.OVERLOADED, throttled=True, told=0.2), jitter)
+        assert wait is not None and 0.2 <= wait <= 0.22
+    assert patience.failed == 0
+    assert patience.wait_after(failed(Failure.SERVER), jitter) is not None
+    assert patience.wait_after(failed(Failure.SERVER), jitter) is None
+
+
+def test_the_patience_with_429s_ends() -> None:
+    patience = Patience(retries=0, patience_s=10.0)
+    waits = [patience.wait_after(failed(Failure.OVERLOADED, throttled=True, told=4.0), 0.0) for _ in range(3)]
+    assert waits == [4.0, 4.0, None]
+
+
+@pytest.mark.parametrize("failure", sorted(set(Failure) - TRANSIENT))
+def test_failures_of_the_request_itself_end_at_once(failure: Failure) -> None:
+    assert Patience(5, 100.0).wait_after(failed(failure), 0.5) is None
+
+
+def test_retry_after_is_read_as_seconds_and_as_a_date() -> None:
+    now = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
+    in_a_minute = format_datetime(now.replace(minute=1), usegmt=True)
+    assert retry_after({"Retry-After": "7"}, now.timestamp()) == 7.0
+    assert retry_after({"Retry-After": in_a_minute}, now.timestamp()) == 60.0
+    assert retry_after({"Retry-After": in_a_minute}, now.timestamp() + 90) == 0.0
+    assert retry_after({"retry-after-ms": "250"}, 0.0) == 0.25
+    assert retry_after({"Retry-After": "soon"}, 0.0) is None
+    assert retry_after({}, 0.0) is None
+
+
+@pytest.mark.parametrize(
+    ("status", "raw", "kind", "expected"),
+    [
+        (200, b'{"choices":[{"text":" 4","finish_reason":"stop"}]}', "completion", None),
+        (200, b'{"choices":[{"text":" 4 and","finish_reason":"length"}]}', "completion", Failure.LENGTH),
+        (200, b'{"choices":[{"text":" \\n","finish_reason":"stop"}]}', "completion", Failure.EMPTY),
+        (
+            200,
+            b'{"choices":[{"message":{"content":null},"finish_reason":"content_filter"}]}',
+            "chat",
+            Failure.FILTERED,
+        ),
+        (200, b'{"choices":[{"message":{"content":null,"refusal":"I cannot"}}]}', "chat", Failure.REFUSED),
+        (200, b"<html>sign in</html>", "chat", Failure.BROKEN_BODY),
+        (200, b'{"choices":[]}', "chat", Failure.BROKEN_BODY),
+        (200, b'{"choices":[{"text":5}]}', "completion", Failure.BROKEN_BODY),
+        (200, b"[1,2]", "completion", Failure.BROKEN_BODY),
+        (200, b"", "completion", Failure.BROKEN_BODY),
+        (400, b'{"error":{"message":"too long"}}', "chat", Failure.BAD_REQUEST),
+        (408, b"", "chat", Failure.TIMEOUT),
+        (429, b"", "chat", Failure.OVERLOADED),
+        (500, b"<html>", "chat", Failure.SERVER),
+        (503, b"", "chat", Failure.OVERLOADED),
+    ],
+)
+def test_every_response_is_an_answer_or_a_failure_of_a_named_kind(
+    status: int, raw: bytes, kind: str, expected: Failure | None
+) -> None:
+    assert read_reply(status, raw, kind).kept.failure is expected
+
+
+@given(st.binary(max_size=60), st.sampled_from([200, 301, 400, 418, 429, 500, 503, 599]))
+def test_no_response_whatever_raises(raw: bytes, status: int) -> None:
+    assert read_reply(status, raw, "chat").kept.failure is not None
