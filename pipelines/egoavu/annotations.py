@@ -214,7 +214,7 @@ def _sounds(values: Mapping[str, Any], clip_id: str, clip: Span) -> list[Sound]:
 
 
 def _things(values: Mapping[str, Any], clip: Span) -> list[Thing]:
-    found = {}
+    found: dict[str, Thing] = {}
     for n, one in enumerate(_list(values, "background_objects")):
         at = f"background_objects[{n}]"
         if isinstance(one, str):

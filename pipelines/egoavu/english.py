@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from pipelines.egoavu.lexicon import knows_verb
+
 IRREGULAR = dict(
     pair.split(":")
     for pair in (
@@ -16,15 +18,12 @@ IRREGULAR = dict(
         "break:broke drink:drank eat:ate tear:tore wring:wrung grind:ground begin:began hold:held "
         "hang:hung sit:sat go:went stand:stood keep:kept sweep:swept dig:dug drive:drove wear:wore "
         "write:wrote draw:drew leave:left bring:brought choose:chose wind:wound sew:sewed saw:sawed "
-        "see:saw find:found throw:threw light:lit split:split give:gave feel:felt bend:bent hear:heard "
+        "see:saw find:found spin:spun blow:blew unwind:unwound throw:threw light:lit split:split give:gave feel:felt bend:bent hear:heard "
         "beat:beat come:came run:ran let:let do:did mow:mowed sow:sowed bite:bit shake:shook slide:slid "
         "stick:stuck tell:told undo:undid bind:bound catch:caught build:built buy:bought pay:paid"
     ).split()
 )
-DOUBLES = frozenset(
-    "chop grab stir drop clip flip scrub tap wrap tip pat rip strip whip snap trim plug dip unplug spot skim "
-    "stop pin sip rub mop snip".split()
-)
+DOUBLES = re.compile(r"(un|re)?[^aeiou]+[aeiou][bdglmnprt]|unwrap")  # chop, stir, unplug; not open, pour
 ASPECTS = frozenset("continue keep start begin stop finish".split())  # "continue chopping onion"
 PARTICLES = frozenset("up down off on out over in away back into onto through".split())
 PREPOSITIONS = frozenset(
@@ -39,10 +38,11 @@ NO_ARTICLE = frozenset(
 
 
 MASS = frozenset(
-    "water oil milk juice coffee tea rice pasta gas heat salt sugar flour cereal cheese bread butter soap "
-    "detergent meat food rubbish garbage trash waste foil paper soup sauce curry honey dough laundry soil compost "
-    "sawdust glue cutlery silverware crockery plastic grass wood spaghetti broccoli bacon ham beef chicken fish salmon tuna "
-    "garlic ginger liquid powder mixture cream starch steam wax varnish string wire tape cardboard".split()
+    "water oil milk juice coffee tea rice pasta gas heat salt sugar flour cereal cheese bread butter "
+    "soap detergent meat food rubbish garbage trash waste foil paper soup sauce curry honey dough "
+    "laundry soil compost sawdust glue cutlery silverware crockery plastic grass wood spaghetti "
+    "broccoli bacon ham beef chicken fish salmon tuna garlic ginger liquid powder mixture cream starch "
+    "steam wax varnish string wire tape cardboard".split()
 )
 
 
@@ -50,7 +50,7 @@ def past_verb(verb: str) -> str:
     """Simple past of a verb in its base form."""
     if verb in IRREGULAR:
         return IRREGULAR[verb]
-    if verb in DOUBLES:
+    if DOUBLES.fullmatch(verb):
         return f"{verb}{verb[-1]}ed"
     if verb.endswith("e"):
         return f"{verb}d"

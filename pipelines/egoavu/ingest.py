@@ -201,7 +201,7 @@ def settle_epic(
         return
     actions = [action for _, action in video.narrations.values()]
     sounds = [sound for _, sound in video.sounds.values()]
-    end_s = duration_s or max(one.span.end_s for one in [*actions, *sounds])
+    end_s = duration_s or max(s.end_s for s in [*(a.span for a in actions), *(s.span for s in sounds)])
     clips = []
     for clip, mine in cut_clips(actions, params.shortest_s, params.longest_s, end_s):
         if clip.length_s < params.shortest_s:

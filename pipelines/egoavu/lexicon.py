@@ -110,6 +110,11 @@ def knows_sound(label: str) -> bool:
     return label in _sounds()
 
 
+def knows_verb(word: str) -> bool:
+    """True when the table holds the word as a verb."""
+    return word in _verbs()
+
+
 def verb_group(verb: str) -> str:
     """Group of a verb written as EPIC does ("pick-up"): by the whole, then by its head; else itself."""
     head = verb.split("-", maxsplit=1)[0]

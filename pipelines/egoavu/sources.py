@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 
-from pipelines.data.readers import data_files, header, relative
+from pipelines.data.readers import data_files, header, records, relative
 from pipelines.errors import InputError
 
 TIMES = ("video_id", "start_timestamp", "stop_timestamp")
@@ -30,8 +30,8 @@ COLUMNS: dict[Kind, tuple[str, ...]] = {
     Kind.NARRATIONS: ("narration_id", *TIMES, "narration", "verb", "all_nouns"),
     Kind.SOUNDS: ("annotation_id", *TIMES, "description", "class"),
     Kind.UNCATEGORISED: ("annotation_id", *TIMES, "description"),
-    Kind.VIDEOS: ("video_id", "duration"),
     Kind.SCENES: ("clip_id", "video_id", "setting", "start", "end", "actions"),
+    Kind.VIDEOS: ("video_id", "duration"),
 }
 # Side tables that lie beside EPIC's annotations and say nothing about a clip.
 ASIDE: tuple[frozenset[str], ...] = (
@@ -64,13 +64,20 @@ def _kind(path: Path, folder: Path) -> Kind | None:
     name = relative(path, folder)
     if path.suffix.lower() not in (".csv", ".tsv", ".jsonl", ".json"):
         raise InputError("this engine does not read such files", where=name, cure="give CSV or JSONL")
-    columns = header(path, folder)
-    for kind, needed in COLUMNS.items():  # sounds come before uncategorised sounds: more columns
+    columns = _columns(path, folder)
+    for kind, needed in COLUMNS.items():  # where one kind has all columns of another it comes first
         if set(needed) <= set(columns):
             return kind
     if any(set(columns) == aside for aside in ASIDE):
         return None
     raise _unknown(columns, name)
+
+
+def _columns(path: Path, folder: Path) -> list[str]:
+    """Column names; of a file of objects all keys, so that a key missing in one is a bad record only."""
+    if path.suffix.lower() in (".csv", ".tsv"):
+        return header(path, folder)
+    return sorted({str(key) for record in records(path, folder) for key in record.values})
 
 
 def _unknown(columns: Iterable[str], name: str) -> InputError:
