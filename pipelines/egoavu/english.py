@@ -18,9 +18,10 @@ IRREGULAR = dict(
         "break:broke drink:drank eat:ate tear:tore wring:wrung grind:ground begin:began hold:held "
         "hang:hung sit:sat go:went stand:stood keep:kept sweep:swept dig:dug drive:drove wear:wore "
         "write:wrote draw:drew leave:left bring:brought choose:chose wind:wound sew:sewed saw:sawed "
-        "see:saw find:found spin:spun blow:blew unwind:unwound throw:threw light:lit split:split give:gave feel:felt bend:bent hear:heard "
-        "beat:beat come:came run:ran let:let do:did mow:mowed sow:sowed bite:bit shake:shook slide:slid "
-        "stick:stuck tell:told undo:undid bind:bound catch:caught build:built buy:bought pay:paid"
+        "see:saw find:found spin:spun blow:blew unwind:unwound throw:threw light:lit split:split "
+        "give:gave feel:felt bend:bent hear:heard beat:beat come:came run:ran let:let do:did mow:mowed "
+        "sow:sowed bite:bit shake:shook slide:slid stick:stuck tell:told undo:undid bind:bound "
+        "catch:caught build:built buy:bought pay:paid "
     ).split()
 )
 DOUBLES = re.compile(r"(un|re)?[^aeiou]+[aeiou][bdglmnprt]|unwrap")  # chop, stir, unplug; not open, pour
@@ -81,17 +82,26 @@ def with_articles(text: str) -> str:
 
 
 def told(text: str, verb: str) -> str:
-    """A narration as something that was done: "chopped the onion"; quoted where its verb is not first."""
+    """A narration as something that was done: "chopped the onion"; quoted where no verb comes first."""
     first, _, rest = text.partition(" ")
-    if not first.isalpha() or first != verb.split("-", maxsplit=1)[0]:
+    if first == "still" and _begins(rest, verb):
+        return f"still {told(rest, verb)}"
+    if not _begins(text, verb):
         return f'did this: "{text}"'
-    return " ".join([past_verb(first), *with_articles(f"{first} {rest}".strip()).split()[1:]])
+    return " ".join([past_verb(first), *with_articles(text).split()[1:]])
 
 
 def infinitive(text: str, verb: str) -> str:
-    """The narration after "does the wearer": "chop the onion"; quoted where its verb is not first."""
+    """The narration after "does the wearer": "chop the onion"; quoted where no verb comes first."""
+    plain = text.removeprefix("still ")
+    return with_articles(plain) if _begins(plain, verb) else f'do this: "{text}"'
+
+
+def _begins(text: str, verb: str) -> bool:
+    """True when a narration begins with its verb, with another verb, or with one that says it goes on."""
     first = text.partition(" ")[0]
-    return with_articles(text) if first == verb.split("-", maxsplit=1)[0] else f'do this: "{text}"'
+    own = first == verb.partition("-")[0]
+    return first.isalpha() and (own or first in ASPECTS or knows_verb(first))
 
 
 def with_a(noun: str) -> str:
