@@ -101,15 +101,13 @@ class Spent:
 class Client:
     """Answers requests from the store, else from the backend. Use as a context manager."""
 
-    def __init__(self, settings: Settings, store: Store) -> None:
+    def __init__(self, settings: Settings, path: Path) -> None:
         self.settings = effective(settings)
-        self.store = store
         self.spent = Spent()
         self._declared = settings.model
         self._backend = _backend(self.settings)
         self._courier: Courier | None = None
-        if self.settings.backend == "embedded":
-            registered(self.settings.model)
+        self.store = Store(path)  # last: a wrong setting makes no file
 
     @property
     def model(self) -> str:
@@ -248,14 +246,16 @@ class Client:
 
 def open_client(settings: Settings, store: Path) -> Client:
     """A client over the response store at `store`. Raises ConfigError, EnvironmentFault."""
-    effective(settings)  # a wrong name is told before a store is made
-    return Client(settings, Store(store))
+    return Client(settings, store)
 
 
 def _backend(settings: Settings) -> Backend:
     if settings.backend == "openai":
         return OpenAI(settings.base_url)
-    return Replay() if settings.backend == "replay" else Embedded()
+    if settings.backend == "replay":
+        return Replay()
+    registered(settings.model)
+    return Embedded()
 
 
 def _answer(request: Request, key: str, kept: Kept, *, stored: bool) -> Answer:
