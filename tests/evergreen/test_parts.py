@@ -1,0 +1,183 @@
+"""Classify and filter, and bad input to the stages as a shell gives it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from evergreen_rows import FILTER, filtered, raw_folder
+
+from pipelines.cli import main
+from pipelines.data.tables import write_parquet
+from pipelines.errors import ConfigError, StageError
+from pipelines.evergreen import classifier, classify
+from pipelines.evergreen import filter as parts
+from pipelines.evergreen.schema import CLASSIFIED, CURATED, questions
+from pipelines.step import Step
+
+ROOT = Path(__file__).parents[2]
+CURATE = questions("evergreen.curate", CURATED)
+GOOD = {"a.csv": "en,label\nA?,1\n"}
+STRANGE = {"a.csv": "x,y\n1,2\n"}
+CLASSIFY = questions("evergreen.classify", CLASSIFIED)
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder is a workspace with the project's graph and without parameters of its own."""
+    shutil.copy(ROOT / "dvc.yaml", tmp_path)
+    (tmp_path / "params.yaml").write_text("seed: 7\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def lay(root: Path, schema: Any, step: str, rows: Sequence[dict[str, Any]]) -> None:
+    made = [schema.row(**{c: r[c] for c in schema.columns}) for r in rows]
+    write_parquet(schema.frame(made), root / f"data/evergreen/{step}/rows.parquet")
+
+
+@pytest.mark.parametrize(
+    ("p", "threshold", "undecided", "part"),
+    [
+        (0.5, 0.5, 0.0, "evergreen"),
+        (0.4999, 0.5, 0.0, "mutable"),
+        (0.51, 0.5, 0.02, None),
+        (0.49, 0.5, 0.02, None),
+        (0.53, 0.5, 0.02, "evergreen"),
+        (0.7, 0.8, 0.0, "mutable"),
+    ],
+)
+def test_the_part_depends_on_probability_and_threshold(
+    p: float, threshold: float, undecided: float, part: str | None
+) -> None:
+    assert parts.part_of(p, parts.Params(threshold, undecided)) == part
+
+
+def test_the_filter_keeps_both_parts_and_rejects_the_undecided(tmp_path: Path) -> None:
+    rows = [
+        filtered("a", p_evergreen=0.9),
+        filtered("b", p_evergreen=0.2),
+        filtered("c", p_evergreen=0.505),
+        filtered("d", p_evergreen=0.1, split="test"),
+    ]
+    lay(tmp_path, CLASSIFY, "classify", rows)
+    step = Step("evergreen.filter", None, tmp_path, 7)
+    parts.run(step, parts.Params(0.5, 0.02))
+    step.finish(parts.SCHEMA)
+    got = pl.read_parquet(step.folder / "rows.parquet").sort("question").select("question", "part", "label")
+    assert got.rows() == [
+        ("a", "evergreen", "mutable"),
+        ("b", "mutable", "mutable"),
+        ("d", "mutable", "mutable"),
+    ]
+    assert step.ledger.summary()["reasons"] == {"rejected(undecided)": 1}
+    assert step.ledger.notes == {"mutable": 2}
+    assert step.metrics == {"mutable_share": {"test": 1.0, "train": 0.5}}
+
+
+def test_an_impossible_threshold_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"threshold 1.5 must be in \[0, 1\]"):
+        parts.run(Step("evergreen.filter", None, tmp_path, 7), parts.Params(1.5))
+
+
+class Told:
+    """A classifier whose probabilities are given; it embeds as a real one would."""
+
+    def __init__(self, of: Callable[[str], float]) -> None:
+        self.of = of
+
+    def predict(self, asked: list[str], languages: list[str], embed: Callable[..., Any]) -> np.ndarray:
+        assert len(embed(asked)) == len(asked) == len(languages)
+        return np.array([self.of(q) for q in asked])
+
+
+@pytest.fixture
+def classified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Step]:
+    class Client:
+        def embed(self, texts: list[str], **_: Any) -> np.ndarray:
+            return np.ones((len(texts), 2), dtype=np.float32)
+
+    @contextmanager
+    def client(self: Step, backend: str) -> Any:
+        assert backend == "embedded"
+        yield Client()
+
+    def act(of: Callable[[str], float]) -> Step:
+        lay(tmp_path, CURATE, "curate", [filtered("aa"), filtered("b", label="evergreen")])
+        monkeypatch.setattr(Step, "client", client)
+        monkeypatch.setattr(classifier, "load", lambda folder: Told(of))
+        step = Step("evergreen.classify", None, tmp_path, 7)
+        classify.run(step, classify.Params())
+        step.finish(classify.SCHEMA)
+        return step
+
+    return act
+
+
+def test_each_row_gets_its_own_probability(classified: Callable[..., Step]) -> None:
+    step = classified(lambda question: len(question) / 4)
+    rows = pl.read_parquet(step.folder / "rows.parquet").sort("question")
+    assert rows.select("question", "p_evergreen").rows() == [("aa", 0.5), ("b", 0.25)]
+    assert step.metrics == {"agrees_with_label": 0.0}
+    curated = pl.read_parquet(step.root / "data/evergreen/curate/rows.parquet")
+    assert sorted(p for row in rows["parents"] for p in row) == sorted(curated["row_id"])
+
+
+@pytest.mark.parametrize("p", [float("nan"), 1.5, -0.1])
+def test_a_probability_that_is_none_stops_the_stage(classified: Callable[..., Step], p: float) -> None:
+    with pytest.raises(StageError, match="P\\(evergreen\\) of row"):
+        classified(lambda question: p)
+
+
+@pytest.mark.parametrize(
+    ("stage", "files", "params", "says"),
+    [
+        ("evergreen.ingest", {}, "", "data/raw/evergreen: no raw files here"),
+        ("evergreen.ingest", {"a.txt": "x"}, "", "holds no data files"),
+        ("evergreen.ingest", STRANGE, "", "no column holds questions (the file has: 'x', 'y')"),
+        ("evergreen.ingest", GOOD, "evergreen: {ingest: {limits: 3}}", "did you mean 'limit'?"),
+        ("evergreen.ingest", GOOD, "evergreen: {ingest: {limit: -1}}", "must not be negative"),
+        ("evergreen.curate", {}, "", "headrace run evergreen.ingest"),
+        ("evergreen.classify", {}, "", "headrace run evergreen.curate"),
+        ("evergreen.filter", {}, "", "headrace run evergreen.classify"),
+        ("evergreen.refresh", {}, "", "headrace run evergreen.filter"),
+        ("evergreen.refine", {}, "", "unknown stage 'evergreen.refine'"),
+    ],
+)  # fmt: skip
+def test_a_stage_that_cannot_run_says_why_in_one_line(
+    workspace: Path,
+    capsys: pytest.CaptureFixture[str],
+    stage: str,
+    files: dict[str, str],
+    params: str,
+    says: str,
+) -> None:
+    raw_folder(workspace, files)
+    (workspace / "params.yaml").write_text(f"seed: 7\n{params}\n")
+    assert main([stage]) == 1
+    err = capsys.readouterr().err
+    assert says in err
+    assert err.count("\n") == 1
+    assert not list(workspace.rglob("rows.parquet"))
+
+
+def test_a_refresh_without_its_folder_of_observations_says_so(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_parquet(FILTER.frame([filtered("a")]), workspace / "data/evergreen/filter/rows.parquet")
+    assert main(["evergreen.refresh"]) == 1
+    assert "data/observations/evergreen: the folder of observations is not there" in capsys.readouterr().err
+
+
+def test_a_bad_line_in_the_middle_is_a_reject_and_the_stage_goes_on(workspace: Path) -> None:
+    raw_folder(workspace, {"train.csv": 'en,label\nA?,1\nB?,1,2\n"C?,0\nD?,0\n'})
+    assert main(["evergreen.ingest"]) == 0
+    told = json.loads((workspace / "data/evergreen/ingest/outcomes.json").read_text())
+    assert (told["accepted"], told["reasons"]) == (2, {"rejected(unreadable)": 2})
