@@ -7,6 +7,7 @@ given, never read from a clock.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -17,7 +18,7 @@ from pipelines.data.config import load, read_params
 from pipelines.data.tables import read_parquet
 from pipelines.evergreen.due import State, can_change, due
 from pipelines.evergreen.facts import read_facts
-from pipelines.evergreen.history import Held, answer_key, fold
+from pipelines.evergreen.history import Held, Seen, answer_key, fold
 from pipelines.evergreen.observations import FOLDER, Observation, read, write
 from pipelines.evergreen.refresh import Params, own_answer, usable_points
 
@@ -99,31 +100,36 @@ def look(
     """
     by_key = {(r["question_id"], r["language"]): r for r in rows}
     points, _ = usable_points(by_key, known)
-    now: dict[str, Held | None] = {}
-    states = []
-    for key, row in by_key.items():
-        history = fold([*own_answer(row), *points[key]])
-        now[row["row_id"]] = history[-1] if history else None
-        mutable = can_change(row["label"], row["label_origin"], row["part"])
-        last = history[-1].last_seen if history else None
-        states.append(State(row["row_id"], mutable, row["change_rate"], last))
-    asked = due(states, as_of, params.every, seed)
-    by_id = {r["row_id"]: r for r in rows}
+    now = {key: _held(row, points[key]) for key, row in by_key.items()}
+    keys = {row["row_id"]: key for key, row in by_key.items()}
+    asked = due((_state(row, now[key]) for key, row in by_key.items()), as_of, params.every, seed)
     found: list[Observation] = []
-    first = confirmed = changed = review = 0
+    counts: Counter[str] = Counter()
     for one in asked:
-        row, held = by_id[one.key], now[one.key]
-        answer = source(row["question"], row["language"], as_of)
+        key = keys[one.key]
+        question, language, held = by_key[key]["question"], key[1], now[key]
+        answer = source(question, language, as_of)
         if answer is None:
             continue
-        found.append(Observation(row["question_id"], row["language"], answer, as_of, origin, row["question"]))
+        found.append(Observation(*key, answer, as_of, origin, question))
         if held is None or held.answer is None:
-            first += 1
+            counts["first"] += 1
         elif answer_key(held.answer) == answer_key(answer):
-            confirmed += 1
+            counts["confirmed"] += 1
         else:
-            changed += 1
-            review += one.audit
-    audited = sum(d.audit for d in asked)
-    report = Report(as_of, len(rows), len(asked), audited, first, confirmed, changed, review, None)
-    return found, report
+            counts["changed"] += 1
+            counts["review"] += one.audit
+    told = {name: counts[name] for name in ("first", "confirmed", "changed", "review")}
+    audited = sum(one.audit for one in asked)
+    return found, Report(as_of, len(rows), len(asked), audited, **told, file=None)
+
+
+def _held(row: Mapping[str, Any], points: Sequence[Seen]) -> Held | None:
+    """The answer that holds now, None when the row has none."""
+    history = fold([*own_answer(row), *points])
+    return history[-1] if history else None
+
+
+def _state(row: Mapping[str, Any], held: Held | None) -> State:
+    mutable = can_change(row["label"], row["label_origin"], row["part"])
+    return State(row["row_id"], mutable, row["change_rate"], None if held is None else held.last_seen)
