@@ -10,6 +10,7 @@ bag sees character n-grams of any language, and words under the name of their la
 from __future__ import annotations
 
 import json
+import math
 import re
 import unicodedata
 import warnings
@@ -53,13 +54,19 @@ class HeadRecipe:
 
     hidden: int = 64
     epochs: int = 12
+    min_steps: int = 600  # of Adam: more epochs where few rows give fewer
     alpha: float = 0.001  # L2 penalty
     learning_rate: float = 0.001
-    batch: int = 200
+    batch: int = 64
 
     def __post_init__(self) -> None:
         if min(self.hidden, self.epochs, self.batch) < 1 or self.alpha < 0 or self.learning_rate <= 0:
             raise ConfigError("needs hidden, epochs, batch >= 1, alpha >= 0, learning_rate > 0")
+
+    def epochs_for(self, rows: int) -> int:
+        """Epochs over so many rows."""
+        steps = math.ceil(rows / min(self.batch, rows))
+        return max(self.epochs, math.ceil(self.min_steps / steps))
 
 
 @dataclass(frozen=True)
@@ -212,8 +219,8 @@ def fit_head(
         alpha=recipe.alpha,
         learning_rate_init=recipe.learning_rate,
         batch_size=min(recipe.batch, len(x)),
-        max_iter=recipe.epochs,
-        n_iter_no_change=recipe.epochs,
+        max_iter=recipe.epochs_for(len(x)),
+        n_iter_no_change=recipe.epochs_for(len(x)),
         random_state=seed,
     )
     with one_thread(), warnings.catch_warnings():
