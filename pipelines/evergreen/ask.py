@@ -119,9 +119,18 @@ def look(
         else:
             counts["changed"] += 1
             counts["review"] += one.audit
-    told = {name: counts[name] for name in ("first", "confirmed", "changed", "review")}
-    audited = sum(one.audit for one in asked)
-    return found, Report(as_of, len(rows), len(asked), audited, **told, file=None)
+    report = Report(
+        as_of,
+        rows=len(rows),
+        due=len(asked),
+        audited=sum(one.audit for one in asked),
+        first=counts["first"],
+        confirmed=counts["confirmed"],
+        changed=counts["changed"],
+        review=counts["review"],
+        file=None,
+    )
+    return found, report
 
 
 def _held(row: Mapping[str, Any], points: Sequence[Seen]) -> Held | None:
