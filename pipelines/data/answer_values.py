@@ -124,6 +124,14 @@ def prose(answer: str) -> bool:
     return any(w.casefold() not in _ALGEBRA for w in re.findall(r"[^\W\d_]{3,}", bare))
 
 
+def checkable(answer: str | None) -> bool:
+    """Whether answers can be compared with this one: a value or algebra, not words alone."""
+    if not answer:
+        return False
+    cleaned = [clean(a) for a in alternatives(answer)]
+    return any(read(a) is not None or not prose(a) for a in cleaned)
+
+
 def _set(text: str, language: str) -> Value | None:
     """2500,7500 or {1, 2} or 1 and 2: two or more plain numbers without order."""
     braced = re.fullmatch(r"\\?\{(.*?)\\?\}", text)

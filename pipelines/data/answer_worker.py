@@ -25,7 +25,7 @@ def main(memory_mb: int) -> None:
     os.dup2(2, 1)  # whatever a library prints is not an answer
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    import math_verify  # type: ignore[import-untyped]  # noqa: F401
+    import math_verify  # type: ignore[import-untyped, unused-ignore]  # noqa: F401
 
     size = memory_mb * 1024 * 1024
     resource.setrlimit(resource.RLIMIT_AS, (size, size))

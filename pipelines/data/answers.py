@@ -8,6 +8,7 @@ item only.
 from __future__ import annotations
 
 import json
+import re
 import select
 import subprocess
 import sys
@@ -17,12 +18,14 @@ from types import TracebackType
 
 from pipelines.data import answer_worker
 from pipelines.data.answer_text import extract, spell
-from pipelines.data.answer_values import Value, alternatives, clean, decide, prose, read
+from pipelines.data.answer_values import Value, alternatives, checkable, clean, decide, prose, read
+from pipelines.data.plain_numbers import ascii_digits, number
 from pipelines.errors import EnvironmentFault
 
-__all__ = ["Verdict", "Verifier", "canonical", "extract"]
+__all__ = ["Verdict", "Verifier", "canonical", "checkable", "extract", "mentions"]
 
 LONGEST = 10_000  # characters of an answer; a longer one is no final answer
+_NUMBERS = re.compile(r"(?<![\w.])-?\d+(?:,\d{3})*(?:\.\d+)?(?:/\d+)?(?![\d])")
 START_S = 120.0  # for the import of the algebra on a busy machine
 
 
@@ -83,6 +86,20 @@ def _fast_one(given: str, gold: str, language: str) -> Verdict | None:
         return Verdict.WRONG  # words in place of a number, a set or a yes
     same = None if one is None or other is None else decide(one, other)
     return None if same is None else Verdict.RIGHT if same else Verdict.WRONG
+
+
+def mentions(text: str, answer: str) -> bool:
+    """Whether a text states an answer: as a number among its numbers, else word for word."""
+    for one in alternatives(answer):
+        value = read(clean(one))
+        if value is not None and value.kind == "yesno":
+            continue  # a "no" in a text says nothing
+        if value is not None and value.kind == "number":
+            if any(number(n) == value.content for n in _NUMBERS.findall(ascii_digits(text))):
+                return True
+        elif len(one) > 1 and "".join(one.split()) in "".join(text.split()):
+            return True
+    return False
 
 
 class Verifier:
