@@ -50,10 +50,10 @@ class Settings:
     backend: str = "embedded"
     model: str = "smollm2-135m"
     base_url: str = ""
-    concurrency: int = 8  # requests in flight
+    concurrency: int = 8  # requests in flight; an embedded server takes as many as it has slots
     connect_timeout_s: float = 10.0
     first_byte_timeout_s: float = 120.0
-    timeout_s: float = 300.0
+    timeout_s: float = 300.0  # an embedded server, watched as a process, has 15 minutes at least
     retries: int = 4  # of 5xx and time-outs; a 429 never spends it
     patience_s: float = 600.0  # of waiting as 429s tell, per request, then OVERLOADED
 
@@ -152,7 +152,7 @@ class Client:
                     for request in waiting.pop(key):
                         yield _answer(request, key, kept, stored=False)
         finally:
-            if waiting and self._courier is not None:
+            if self._courier is not None:
                 self._courier.recall(done)
 
     def embed(

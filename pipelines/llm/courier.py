@@ -22,6 +22,7 @@ from pipelines.errors import EnvironmentFault, StageError
 from pipelines.llm.answer import Failure
 from pipelines.llm.patience import Patience
 from pipelines.llm.protocol import Reply, read_vectors, request_body
+from pipelines.llm.server import SLOTS
 from pipelines.llm.store import KEPT_FAILURES, Kept, Record, Store
 
 if TYPE_CHECKING:
@@ -66,9 +67,13 @@ class Courier:
         self._thread = threading.Thread(target=self._loop.run_forever, name="headrace-llm", daemon=True)
         self._thread.start()
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="headrace-store")
-        self._slots = asyncio.Semaphore(max(1, self.settings.concurrency))
+        self._slots = asyncio.Semaphore(max(1, self._in_flight()))
         self._transport: Transport | None = None
         self._tasks: dict[int, set[asyncio.Task[None]]] = {}
+
+    def _in_flight(self) -> int:
+        """More than an embedded server's slots would only wait there, against their time-out."""
+        return min(SLOTS, self.settings.concurrency) if self.backend.llama else self.settings.concurrency
 
     def send(self, jobs: list[Job]) -> None:
         """Take jobs to be done; returns at once."""

@@ -126,7 +126,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float):
         return int(value) if value.is_integer() else value
     if isinstance(value, str):
-        return unicodedata.normalize("NFC", value)
+        return value if value.isascii() else unicodedata.normalize("NFC", value)
     if isinstance(value, Mapping):
         return {_plain(str(k)): _plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):

@@ -30,7 +30,7 @@ async def _serve(target: str, log: str, address: Future[str]) -> None:
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None)) as session:
             app = web.Application(client_max_size=1 << 30)
             app.router.add_route("*", "/{path:.*}", _forward(session, target, log))
-            runner = web.AppRunner(app, access_log=None)
+            runner = web.AppRunner(app, access_log=None, handler_cancellation=True)
             await runner.setup()
             site = web.TCPSite(runner, "127.0.0.1", 0)
             await site.start()

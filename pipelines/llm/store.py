@@ -5,7 +5,8 @@ answer committed under a key is the answer for all. So a kill at any instant los
 was used, and two processes that ask the same question at once go on with the same text.
 
 WAL, `synchronous=FULL`, one transaction for all answers that came while the one before it was
-being written: no timer, an answer waits at most for one commit (figures: tests/llm/README).
+being written: no timer, an answer waits at most for the commit before its own (median 12-15 ms for
+groups of 20 on a busy disk, 95 % under 55 ms).
 Each row carries a checksum; a damaged row counts as absent and is replaced when it is asked again.
 """
 
@@ -24,33 +25,17 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from pipelines.llm.answer import Failure, Usage
-from pipelines.llm.store_errors import NewerStore, NotAStore, as_fault
+from pipelines.llm.store_errors import as_fault
+from pipelines.llm.store_file import connect, prepare
 
 if TYPE_CHECKING:
     import numpy as np
 
-VERSION = 1
-APPLICATION_ID = 0x48445243  # "HDRC"
-BUSY_MS = 30_000
 READ_BATCH = 500  # SQLite allows 32,766 parameters; larger batches gain nothing
 
 # What may be kept: an answer, and the failures that belong to the question itself.
 KEPT_FAILURES = frozenset({Failure.LENGTH, Failure.FILTERED, Failure.REFUSED, Failure.EMPTY})
 
-_SCHEMA = f"""
-CREATE TABLE answers (
-  key BLOB PRIMARY KEY, kind TEXT NOT NULL, model TEXT NOT NULL, identity TEXT NOT NULL,
-  request TEXT NOT NULL, text TEXT NOT NULL, finish TEXT NOT NULL, failure TEXT NOT NULL,
-  detail TEXT NOT NULL, prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL,
-  cost_usd REAL NOT NULL, latency_ms INTEGER NOT NULL, attempts INTEGER NOT NULL,
-  row TEXT NOT NULL, purpose TEXT NOT NULL, made_at INTEGER NOT NULL, body BLOB NOT NULL,
-  checksum INTEGER NOT NULL);
-CREATE TABLE embeddings (
-  key BLOB PRIMARY KEY, identity TEXT NOT NULL, prompt TEXT NOT NULL, vector BLOB NOT NULL,
-  checksum INTEGER NOT NULL);
-PRAGMA application_id = {APPLICATION_ID};
-PRAGMA user_version = {VERSION};
-"""
 _COLUMNS = (
     "key, kind, model, identity, request, text, finish, failure, detail, prompt_tokens, "
     "completion_tokens, cost_usd, latency_ms, attempts, row, purpose, made_at, body, checksum"
@@ -100,9 +85,9 @@ class Store:
         self._lock = threading.RLock()
         self._damaged: set[bytes] = set()
         with self._guard():
-            self._db = _connect(path, readonly)
+            self._db = connect(path, readonly)
             try:
-                _prepare(self._db, path, readonly)
+                prepare(self._db, path, readonly)
             except BaseException:
                 self._db.close()
                 raise
@@ -127,12 +112,15 @@ class Store:
                 self._damaged.add(row[0])
         return found
 
+    def full(self, keys: Iterable[str]) -> dict[str, Record]:
+        """The whole rows of `keys`: question, parameters, raw body; for `headrace trace`."""
+        return {row[0].hex(): _record(row) for row in self._select(_COLUMNS, "answers", keys)}
+
     def record(self, key: str) -> Record | None:
         """The whole row of the answer `key`, or None."""
-        rows = list(self._select(_COLUMNS, "answers", [key]))
-        return _record(rows[0]) if rows else None
+        return self.full([key]).get(key)
 
-    def records(self, *, purpose: str, row: str) -> list[Record]:
+    def asked_for(self, *, purpose: str, row: str) -> list[Record]:
         """The rows asked for one row and purpose: what a replay that misses is compared with."""
         with self._guard():
             rows = self._db.execute(
@@ -208,55 +196,6 @@ class Store:
         for key in self._damaged.intersection(keys):
             self._db.execute(f"DELETE FROM {table} WHERE key = ?", (key,))
             self._damaged.discard(key)
-
-
-def _connect(path: Path, readonly: bool) -> sqlite3.Connection:
-    if readonly:
-        if not path.is_file():
-            raise NotAStore(
-                "there is no response store", where=str(path), cure="run the stage that asks first"
-            )
-        # A store on read-only media has no room for WAL's shared memory; without a WAL it needs none.
-        frozen = "" if path.with_name(path.name + "-wal").exists() else "&immutable=1"
-        uri = f"{path.absolute().as_uri()}?mode=ro"
-        try:
-            db = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
-            db.execute("SELECT count(*) FROM sqlite_master")
-            return db
-        except sqlite3.OperationalError:
-            return sqlite3.connect(uri + frozen, uri=True, isolation_level=None, check_same_thread=False)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return sqlite3.connect(path, timeout=BUSY_MS / 1000, isolation_level=None, check_same_thread=False)
-
-
-def _prepare(db: sqlite3.Connection, path: Path, readonly: bool) -> None:
-    db.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
-    application = db.execute("PRAGMA application_id").fetchone()[0]
-    version = db.execute("PRAGMA user_version").fetchone()[0]
-    tables = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-    if tables and application != APPLICATION_ID:
-        raise NotAStore("is a database, but not a response store", where=str(path), cure="name another file")
-    if version > VERSION:
-        raise NewerStore(
-            f"the response store has version {version}, this headrace reads up to {VERSION}",
-            where=str(path),
-            cure="use the headrace that wrote it, or name another store",
-        )
-    if readonly:
-        return
-    db.execute("PRAGMA journal_mode = WAL")
-    db.execute("PRAGMA synchronous = FULL")
-    if not tables:
-        _create(db)
-
-
-def _create(db: sqlite3.Connection) -> None:
-    """Make the tables, once, also when several processes open a new store together."""
-    db.execute("BEGIN IMMEDIATE")
-    if not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-        for statement in _SCHEMA.split(";"):
-            db.execute(statement)
-    db.execute("COMMIT")
 
 
 def _marks(count: int) -> str:

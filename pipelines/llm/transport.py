@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pipelines.llm.client import Settings
 
 KEY_HEADER = "X-Client-Request-Id"  # the answer's key, so that a server's log can be compared with the store
+EMBEDDED_TIMEOUT_S = 900.0  # four long answers on one busy core; its death is seen otherwise
 KEY_VARIABLES = ("HEADRACE_LLM_API_KEY", "OPENAI_API_KEY")
 
 
@@ -62,10 +63,11 @@ class Transport:
         self._backend = backend
         # An embedded server is ours: it needs no key and must not be shown one.
         self._secret = Secret() if backend.llama else Secret.from_environment()
+        least = EMBEDDED_TIMEOUT_S if backend.llama else 0.0
         timeout = aiohttp.ClientTimeout(
-            total=settings.timeout_s,
+            total=max(least, settings.timeout_s),
             sock_connect=settings.connect_timeout_s,
-            sock_read=settings.first_byte_timeout_s,
+            sock_read=max(least, settings.first_byte_timeout_s),
         )
         connector = aiohttp.TCPConnector(limit=0)
         self._session = aiohttp.ClientSession(

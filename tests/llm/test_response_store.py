@@ -10,10 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipelines.llm import store as store_module
+from pipelines.llm import store_file
 from pipelines.llm.answer import TRANSIENT, Failure, Usage
-from pipelines.llm.store import APPLICATION_ID, VERSION, Kept, Record, Store
+from pipelines.llm.store import Kept, Record, Store
 from pipelines.llm.store_errors import FullDisk, LockedStore, NewerStore, NotAStore, ReadOnlyStore
+from pipelines.llm.store_file import APPLICATION_ID, VERSION
 
 
 def record(number: int, text: str = "four", failure: Failure | None = None) -> Record:
@@ -115,7 +116,7 @@ def test_another_programs_database_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_locked_store_is_named_after_the_busy_time(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_module, "BUSY_MS", 50)
+    monkeypatch.setattr(store_file, "BUSY_MS", 50)
     with Store(store.path) as second, sqlite3.connect(store.path, isolation_level=None) as holder:
         holder.execute("BEGIN IMMEDIATE")
         with pytest.raises(LockedStore, match="locked"):
@@ -139,8 +140,7 @@ def test_a_trace_reads_a_store_that_it_cannot_write(store: Store) -> None:
     store.put([record(1)])
     store.close()
     with Store(store.path, readonly=True) as reader:
-        assert reader.record(record(1).key) == record(1)
-        assert reader.record("a" * 64) is None
+        assert reader.full([record(1).key, "a" * 64]) == {record(1).key: record(1)}
         with pytest.raises(ReadOnlyStore, match="cannot be written"):
             reader.put([record(2)])
 
@@ -149,6 +149,12 @@ def test_a_trace_of_an_absent_store_makes_none(tmp_path: Path) -> None:
     with pytest.raises(NotAStore, match="there is no response store"):
         Store(tmp_path / "absent.sqlite", readonly=True)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ReadOnlyStore, match=r"file/inner: the response store's folder cannot be made"):
+        Store(tmp_path / "file" / "inner" / "s.sqlite")
 
 
 def test_a_store_says_whose_it_is(store: Store) -> None:

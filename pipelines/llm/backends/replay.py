@@ -40,7 +40,7 @@ class Replay:
 def miss(store: Store, request: Request, identity: str) -> ReplayMiss:
     """The error that names asker, model and the field that differs from the nearest stored request."""
     asked = json.loads(canonical(request, identity))
-    stored = [json.loads(r.request) for r in store.records(purpose=request.purpose, row=request.row)]
+    stored = [json.loads(r.request) for r in store.asked_for(purpose=request.purpose, row=request.row)]
     nearest = min((_differing(asked, other) for other in stored), key=len, default=None)
     why = f"differs from the stored one in {', '.join(nearest)}" if nearest else "nothing is stored for it"
     who = f"{request.purpose or 'a request'} of row {request.row or '(unnamed)'}, sample {request.sample}"
