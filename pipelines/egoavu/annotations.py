@@ -69,6 +69,7 @@ class Scene:
     sounds: tuple[Sound, ...]
     things: tuple[Thing, ...]
     exhaustive: Mapping[str, bool] = field(default_factory=dict)
+    cut: bool = False  # at the end of the video
 
     def actions(self, mean_of_gaps: float | None) -> tuple[Action, ...]:
         """All actions in time order; a stamped one gets its interval from its neighbours' gaps."""
@@ -112,7 +113,7 @@ def _ordered(start: float, stop: float, column: str) -> Span:
     return Span(start, stop)
 
 
-def within_video(span: Span, duration_s: float | None) -> tuple[Span, bool]:
+def within_video(span: Span, duration_s: float | None, column: str = "start") -> tuple[Span, bool]:
     """The span cut at the end of the video, and whether it was cut. Raises Fault when all lies past it."""
     if duration_s is None or span.end_s <= duration_s:
         return span, False
@@ -164,7 +165,7 @@ def scene(values: Mapping[str, Any]) -> Scene:
     span = Span(_number(values, "start"), _number(values, "end"))
     _ordered(span.start_s, span.end_s, "end")
     duration = _number(values, "duration") if values.get("duration") is not None else None
-    span, _ = within_video(span, duration)
+    span, cut = within_video(span, duration)
     timed, stamped = _actions(values, span)
     return Scene(
         clip_id=clip_id,
@@ -178,6 +179,7 @@ def scene(values: Mapping[str, Any]) -> Scene:
         sounds=tuple(_sounds(values, clip_id, span)),
         things=tuple(_things(values, span)),
         exhaustive=_exhaustive(values),
+        cut=cut,
     )
 
 

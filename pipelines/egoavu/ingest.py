@@ -24,6 +24,8 @@ from pipelines.errors import ConfigError
 from pipelines.step import Step
 
 __all__ = ["SCHEMA", "Params", "run"]
+START = "start_timestamp"
+CUT = "cut at the end of the video"
 Origin = list[tuple[str, str, int]]  # row id, file, line of a record that the row was made of
 
 
@@ -160,15 +162,15 @@ def _take(
         video.scenes.append((record, scene))
         return
     if kind is Kind.UNCATEGORISED:
-        span, _ = known.within_video(known.clock_span(record.values), duration_s)
+        span, _ = known.within_video(known.clock_span(record.values), duration_s, START)
         video.uncategorised.append(span)
         step.accept(record.key, note="uncategorised sound: not used")
         return
     one: Action | Sound
     one = known.narration(record.values) if kind is Kind.NARRATIONS else known.sound(record.values)
-    span, cut = known.within_video(one.span, duration_s)
+    span, cut = known.within_video(one.span, duration_s, START)
     if cut:
-        video.notes[record.key] = "cut at the end of the video"
+        video.notes[record.key] = CUT
     video.wearer = str(record.values.get("participant_id") or "").strip() or video.wearer
     if isinstance(one, Action):
         if one.id in video.narrations:
@@ -233,7 +235,7 @@ def settle_epic(
         if any(sound.span.shared_s(clip) for clip in clips):
             step.accept(record.key, note=video.notes.get(record.key, ""))
         else:
-            _reject(step, record, Fault("outside_clips", "start_timestamp", "no narrated clip is near"))
+            _reject(step, record, Fault("outside_clips", START, "no narrated clip is near"))
 
 
 def settle_scenes(step: Step, params: Params, video: Video, gap: float | None, origin: Origin) -> None:
@@ -254,7 +256,9 @@ def settle_scenes(step: Step, params: Params, video: Video, gap: float | None, o
                 clips = cut_clips(actions, params.shortest_s, params.longest_s, scene.span.end_s)
             rows = [scene_row(scene, clip, mine, long) for clip, mine in clips]
             origin.extend((row["row_id"], record.file, record.line) for row in rows)
-            step.accept(record.key, *rows, note="cut into several clips" if long else "")
+            step.accept(
+                record.key, *rows, note="cut into several clips" if long else CUT if scene.cut else ""
+            )
 
 
 def scene_row(scene: Scene, clip: Span, actions: Sequence[Action], long: bool) -> dict[str, Any]:
