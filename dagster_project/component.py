@@ -13,7 +13,7 @@ import dagster as dg
 
 from assets import checks
 from dagster_project.act import Run, is_gated, makes_rows, materialize
-from dagster_project.versions import Graph, source_key
+from dagster_project.versions import Graph, fingerprint, source_key
 from pipelines.graph import Stage
 
 POOL = "dvc"  # its limit is 1: one writer
@@ -32,7 +32,7 @@ class DvcGraph(dg.Component, dg.Model, dg.Resolvable):
 
 def graph_definitions(graph: Graph) -> dg.Definitions:
     """An asset a stage, and a node for each source, so that lineage starts at the raw files."""
-    assets = [*(_asset(graph, s) for s in graph.stages), *(_source(p) for p in graph.source_paths)]
+    assets = [*(_asset(graph, s) for s in graph.stages), *(_source(graph, p) for p in graph.source_paths)]
     return dg.Definitions(
         assets=list(dg.map_asset_specs(lambda spec: dg.apply_freshness_policy(spec, FRESH), assets))
     )
@@ -42,8 +42,8 @@ def key_of(stage: Stage) -> dg.AssetKey:
     return dg.AssetKey(list(stage.key))
 
 
-def _source(path: str) -> dg.AssetSpec:
-    return dg.AssetSpec(
+def _source(graph: Graph, path: str) -> dg.AssetsDefinition:
+    spec = dg.AssetSpec(
         dg.AssetKey(list(source_key(path))),
         group_name="sources",
         kinds={"file"},
@@ -51,15 +51,23 @@ def _source(path: str) -> dg.AssetSpec:
         metadata={"path": path},
     )
 
+    def observe_source() -> dg.ObserveResult:
+        return dg.ObserveResult(spec.key, data_version=dg.DataVersion(fingerprint(graph.root / path)))
+
+    decorate = dg.multi_observable_source_asset(name="__".join(source_key(path)), specs=[spec])
+    made: dg.AssetsDefinition = decorate(observe_source)
+    return made
+
 
 def _asset(graph: Graph, stage: Stage) -> dg.AssetsDefinition:
     key = key_of(stage)
 
-    @dg.asset(**_shown(graph, stage), check_specs=_checks(stage, key), pool=POOL)
     def run_stage(context: dg.AssetExecutionContext, config: Run) -> Iterator[Any]:
         yield from materialize(context, graph, stage, config)
 
-    return run_stage
+    decorate = dg.asset(**_shown(graph, stage), check_specs=_checks(stage, key), pool=POOL)
+    made: dg.AssetsDefinition = decorate(run_stage)
+    return made
 
 
 def _checks(stage: Stage, key: dg.AssetKey) -> list[dg.AssetCheckSpec]:

@@ -12,6 +12,7 @@ import dagster as dg
 from pydantic import Field
 
 from dagster_project.versions import Graph, Key
+from pipelines import graph as dvc
 from pipelines.errors import HeadraceError
 
 JOBS_OF_MODELS = ("training", "evaluation")  # their stages belong to the engine that they name
@@ -62,27 +63,25 @@ def refresh_job(root: Path) -> dg.JobDefinition:
 
     @dg.op(name="ask_world", pool="dvc", out=dg.Out(dg.Nothing))
     def ask_world(context: dg.OpExecutionContext, config: AsOf) -> None:
+        from pipelines.evergreen.ask import refresh
+
         day = date.fromisoformat(config.as_of) if config.as_of else datetime.now(UTC).date()
         try:
-            added = _refresh(root, day)
+            with dvc.writer(root, f"Dagster run {context.run_id[:8]}", context.log.info):
+                told = refresh(root, day)
         except HeadraceError as e:
             raise dg.Failure(str(e)) from e
-        context.log.info(f"added {added}" if added else f"nothing is due on {day}")
-        context.add_output_metadata({"added": str(added) if added else "nothing", "as of": str(day)})
+        context.log.info(str(told))
+        context.add_output_metadata(
+            {"as of": str(day), "due": told.due, "answered": told.answered, "added": told.file or "nothing"}
+        )
 
     @dg.job(
         name="refresh",
         executor_def=dg.in_process_executor,
         description="Asks the world for what is due. Adds a file of observations, or none.",
     )
-    def refresh() -> None:
+    def ask() -> None:
         ask_world()
 
-    return refresh
-
-
-def _refresh(root: Path, day: date) -> Any:
-    """The file added, or None when nothing was due."""
-    from pipelines.evergreen.ask import refresh
-
-    return refresh(root, day)
+    return ask

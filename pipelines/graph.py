@@ -13,11 +13,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pipelines.errors import ConfigError, EnvironmentFault, StageError, nearest
 
@@ -141,7 +141,8 @@ def run(
     Raises StageError when a stage fails; on SIGTERM or Ctrl-C ends the stage's
     processes first.
     """
-    with writer(root, who, say), _stage_output(output):
+    root = root.resolve()
+    with writer(root, who, say), _stage_output(output), chdir(root):  # DVC runs stages from within only
         return _until_free(lambda: _guarded(root, list(targets), single, force, say), say)
 
 
@@ -202,7 +203,8 @@ def _ordered(repo: Repo) -> list[Stage]:
     order = {s: n for n, s in enumerate(plan_repro(graph, sorted(graph, key=_name)))}
     found = []
     for s in sorted(order, key=order.__getitem__):
-        params, values = [], {}
+        params: list[str] = []
+        values: dict[str, Any] = {}
         for d in (d for d in s.deps if isinstance(d, ParamsDependency)):
             path = str(d.def_path)
             if path not in files:
@@ -236,8 +238,9 @@ def _yaml12() -> Any:
     import yaml
 
     class Loader(yaml.CSafeLoader):
-        yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
+        pass
 
+    Loader.yaml_implicit_resolvers = {}
     plain = {
         "null": (r"~|null|Null|NULL|", "~nN\0"),
         "bool": (r"true|True|TRUE|false|False|FALSE", "tTfF"),
@@ -434,7 +437,7 @@ def _reproduce(
             return made
 
         try:
-            repo.reproduce(_addresses(root, targets), single_item=single, force=force, repro_fn=one)
+            repo.reproduce(targets or None, single_item=single, force=force, repro_fn=one)
         except DvcException as e:
             _translate(e, ran)
 
@@ -456,12 +459,6 @@ def _translate(error: BaseException, ran: Ran) -> None:
 def _name(stage: Any) -> str:
     """A stage's own name; DVC's `addressing` begins with a path when the workspace is not the cwd."""
     return str(getattr(stage, "name", None) or stage.addressing)
-
-
-def _addresses(root: Path, targets: Sequence[str]) -> list[str] | None:
-    if Path.cwd() == root.resolve():
-        return list(targets) or None
-    return [f"{os.path.relpath(root / 'dvc.yaml')}:{t}" for t in targets] or None
 
 
 def _known(repo: Repo, targets: Sequence[str]) -> None:
