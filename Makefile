@@ -1,8 +1,6 @@
 # Two commands do everything: `make run` the main job, `make test` the tests.
 PYTHON ?= python3
 BIN := .venv/bin
-
-SHELL := /bin/bash
 .PHONY: run test setup environment ui models clean distclean help
 help: ## what there is
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pipelines.llm.client import Client
     from pipelines.llm.request import Request
 
-PROGRESS_S = 2.0
+LIVE_S, PLAIN_S = 0.5, 10.0  # between two words of progress, in a terminal and elsewhere
 
 
 class GateFailure(StageError):
@@ -63,7 +63,7 @@ class Step:
         self._tables: dict[str, pl.DataFrame] = {}
         self._outs = Outs(root, self.folder)
         self._usage: dict[str, tuple[int, int, float]] = {}  # response id -> prompt, completion, usd
-        self._said = 0.0
+        self._said, self._spoke = time.monotonic(), False
         self._replaced = ""  # the stage's model, where `llm.model` stands in for it
 
     @property
@@ -188,12 +188,15 @@ class Step:
         return self._outs.path(name)
 
     def progress(self, done: int, total: int | None, what: str) -> None:
-        """One line at most every two seconds, on standard error."""
-        now = time.monotonic()
-        if now - self._said >= PROGRESS_S and done != total:
-            self._said = now
-            share = f"/{total} ({100 * done // max(total, 1)} %)" if total else ""
-            print(f"  {self.name}: {done}{share} {what}", file=sys.stderr, flush=True)
+        """Where the work is, on standard error: one live line in a terminal, else a line now and then."""
+        now, live = time.monotonic(), sys.stderr.isatty()
+        if now - self._said < (LIVE_S if live else PLAIN_S) and (done != total or not self._spoke):
+            return
+        self._said, self._spoke = now, live
+        share = f"/{total} ({100 * done // max(total, 1)} %)" if total else ""
+        line = f"  {self.name}: {done}{share} {what}"
+        end = "\n" if not live or done == total else ""
+        print(f"\r\x1b[K{line}" if live else line, end=end, file=sys.stderr, flush=True)
 
     def finish(self, schema: Schema | None, gate: Suite | None = None, allow_failed: float = 0.0) -> None:
         """Checks the counts, judges the gate, publishes. Raises StageError, GateFailure."""

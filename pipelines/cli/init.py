@@ -145,8 +145,9 @@ def _make(folder: Path, sources: Mapping[str, list[Path]], params: Mapping[str, 
     for engine in ENGINES:
         _lay(raw / engine, sources.get(engine, []), PROJECT / "data" / "raw" / engine)
     shutil.copytree(PROJECT / "data" / "raw" / "facts", raw / "facts")
-    shutil.copytree(PROJECT / "data" / "observations", folder / "data" / "observations")
-    shutil.copyfile(PROJECT / ".gitignore", folder / ".gitignore")
+    _lay_observations(folder / "data" / "observations" / "evergreen", own="evergreen" in sources)
+    for name in (".gitignore", ".dvcignore"):
+        shutil.copyfile(PROJECT / name, folder / name)
     _dvc(folder)
 
 
@@ -166,6 +167,15 @@ def _lay(folder: Path, given: list[Path], sample: Path) -> None:
             to.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file, to)
             to.chmod(0o644)
+
+
+def _lay_observations(folder: Path, own: bool) -> None:
+    """The project's observations are of its own sample questions; others start with none."""
+    if own:
+        folder.mkdir(parents=True)
+        (folder / ".gitkeep").touch()
+    else:
+        shutil.copytree(PROJECT / "data" / "observations" / "evergreen", folder)
 
 
 def _dvc(folder: Path) -> None:

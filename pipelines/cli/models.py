@@ -12,6 +12,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace, root: Path) -> int:
-    from pipelines.llm.fetch import main as act
+    from pipelines.llm.fetch import described, fetched
+    from pipelines.llm.models import REGISTRY
 
-    return act([args.action, *args.names])
+    if args.action == "list":
+        for each in REGISTRY.values():
+            print(described(each))
+    else:
+        for name, path in fetched(args.names):
+            print(f"{name}: {path}", flush=True)
+    return 0

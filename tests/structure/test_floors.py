@@ -27,6 +27,7 @@ FLOORS = {
 }
 LEVEL = {
     ("pipelines.step", "pipelines.gates"),
+    ("pipelines.step", "pipelines.publish"),
     ("dagster_project", "assets"),
     ("pipelines.cli", "pipelines.bench"),
 }
