@@ -118,9 +118,7 @@ def within_video(span: Span, duration_s: float | None, column: str = "start") ->
     if duration_s is None or span.end_s <= duration_s:
         return span, False
     if span.start_s >= duration_s:
-        raise Fault(
-            "after_video_end", "start_timestamp", f"starts at {span.start_s}, video ends {duration_s}"
-        )
+        raise Fault("after_video_end", column, f"starts at {span.start_s}, video ends {duration_s}")
     return Span(span.start_s, round(duration_s, 3)), True
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from pipelines.egoavu.lexicon import knows_verb
 
@@ -81,6 +82,7 @@ def with_articles(text: str) -> str:
     return " ".join(out)
 
 
+@lru_cache(maxsize=2**16)
 def told(text: str, verb: str) -> str:
     """A narration as something that was done: "chopped the onion"; quoted where no verb comes first."""
     first, _, rest = text.partition(" ")
@@ -91,6 +93,7 @@ def told(text: str, verb: str) -> str:
     return " ".join([past_verb(first), *with_articles(text).split()[1:]])
 
 
+@lru_cache(maxsize=2**16)
 def infinitive(text: str, verb: str) -> str:
     """The narration after "does the wearer": "chop the onion"; quoted where no verb comes first."""
     plain = text.removeprefix("still ")

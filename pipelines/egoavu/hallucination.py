@@ -7,10 +7,12 @@ setting, and it is no synonym, part, kind or whole of anything in this clip. Not
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pipelines.data.rows import digest
 from pipelines.egoavu import mcg
 from pipelines.egoavu.balance import by_hash
 from pipelines.egoavu.lexicon import is_trivial, related_nouns, related_sounds, verb_group
@@ -50,44 +52,65 @@ class Probe:
     origin: Clip
 
 
-def pair(clip: Clip, others: Sequence[Clip], modality: str, seed: int) -> tuple[Probe, Probe] | str:
-    """A yes and a no, or why there is none: not_exhaustive, no_positive, no_plausible_negative.
+class Negatives:
+    """What happens in the clips of each wearer and setting, once by its words, in the order of hashes.
 
-    `others` are the clips of the same setting; those of the same wearer (the same kitchen) come first.
+    A clip enters this ring at a place of its own and takes the first that is absent in it. So one more
+    clip in the data changes few choices, and each clip looks at few candidates.
     """
-    if not clip.row["exhaustive"][modality]:
-        return "not_exhaustive"
+
+    def __init__(self, clips: Sequence[Clip], seed: int) -> None:
+        self.seed = seed
+        found: dict[tuple[str, str, str], dict[str, list[tuple[Node, Clip]]]] = {}
+        for clip in sorted(clips, key=lambda c: str(c.row["clip_id"])):
+            homes = [("setting", clip.row["setting"])]
+            homes += [("wearer", f"{clip.row['wearer']} {clip.row['setting']}")] if clip.row["wearer"] else []
+            for node in filter(askable, clip.graph.nodes):
+                for home in homes:
+                    texts = found.setdefault((*home, node.modality), {})
+                    texts.setdefault(words_of(node), []).append((node, clip))
+        self.rings = {
+            key: sorted((digest("ring", seed, text), some) for text, some in texts.items())
+            for key, texts in found.items()
+        }
+
+    def of(self, clip: Clip, modality: str) -> tuple[Node, Clip] | None:
+        """A node of another clip that is absent in this one, of the same wearer if there is one."""
+        row = clip.row
+        for home in (("wearer", f"{row['wearer']} {row['setting']}"), ("setting", row["setting"])):
+            ring = self.rings.get((*home, modality), [])
+            start = bisect_left(ring, digest("enter", self.seed, row["clip_id"]), key=lambda r: r[0])
+            for _, some in [*ring[start:], *ring[:start]]:
+                for node, origin in some:
+                    if origin is not clip and absent(node, origin, clip):
+                        return node, origin
+        return None
+
+
+def pair(clip: Clip, negatives: Negatives, modality: str) -> tuple[Probe, Probe] | str:
+    """A yes and a no, or why there is none: not_exhaustive, no_positive, no_plausible_negative."""
     span = clip.span if modality != "sound" else quiet_stretch(clip)
-    if span is None:
+    if span is None or not clip.row["exhaustive"][modality]:
         return "not_exhaustive"
     clip_id = clip.row["clip_id"]
     here = [n for n in clip.graph.of(*KINDS[modality]) if n.start_s >= span.start_s and n.end_s <= span.end_s]
-    yes = _first([n for n in here if askable(n)], seed, clip_id, "yes")
-    if yes is None:
+    by_text = {words_of(n): n for n in reversed(here) if askable(n)}  # of equal ones the first
+    if not by_text:
         return "no_positive"
-    wearer = clip.row["wearer"]
-    near = [o for o in others if wearer and o.row["wearer"] == wearer]
-    far = [o for o in others if o not in near]
-    for some in (near, far):
-        homes = {n.node_id: o for o in some for n in o.graph.of(*KINDS[modality])}
-        nodes = [n for o in some for n in o.graph.of(*KINDS[modality]) if askable(n) and absent(n, o, clip)]
-        no = _first(nodes, seed, clip_id, "no")
-        if no is not None:
-            listing = f"{clip_id}/exhaustive/{modality}"
-            return (
-                Probe("yes", asked(yes, span, clip.span), yes, span, (yes.node_id,), clip),
-                Probe("no", asked(no, span, clip.span), no, span, (listing, no.node_id), homes[no.node_id]),
-            )
-    return "no_plausible_negative"
+    no = negatives.of(clip, modality)
+    if no is None:
+        return "no_plausible_negative"
+    yes = by_text[by_hash(sorted(by_text), negatives.seed, clip_id, "yes")[0]]
+    proof = (f"{clip_id}/exhaustive/{modality}", no[0].node_id)
+    return (
+        Probe("yes", asked(yes, span, clip.span), yes, span, (yes.node_id,), clip),
+        Probe("no", asked(no[0], span, clip.span), no[0], span, proof, no[1]),
+    )
 
 
-def _first(nodes: Iterable[Node], seed: int, *context: str) -> Node | None:
-    """The node that comes first by hash, one for each reading, so that frequent ones are not favoured."""
-    by_text: dict[str, Node] = {}
-    for node in sorted(nodes, key=lambda n: n.node_id):
-        by_text.setdefault(reading(node.kind, node.text, node.detail), node)
-    order = by_hash(sorted(by_text), seed, *context)
-    return by_text[order[0]] if order else None
+def words_of(node: Node) -> str:
+    """How a node reads in a question."""
+    return reading(node.kind, node.text, node.detail)
 
 
 def askable(node: Node) -> bool:
@@ -102,9 +125,9 @@ def absent(node: Node, home: Clip, clip: Clip) -> bool:
         return not any(related_sounds(node.text, label) for label in heard)
     if node.modality == "object":
         return not any(related_nouns(node.text, n.text) for n in clip.graph.of(*KINDS["object"]))
-    theirs = nouns_of(home.graph, node)
+    theirs = home.graph.nouns(node.node_id)
     return not any(
-        same_deed(node, theirs, n, nouns_of(clip.graph, n)) for n in clip.graph.of(*KINDS["action"])
+        same_deed(node, theirs, n, clip.graph.nouns(n.node_id)) for n in clip.graph.of(*KINDS["action"])
     )
 
 
@@ -115,12 +138,6 @@ def same_deed(one: Node, nouns: Sequence[str], other: Node, other_nouns: Sequenc
     if not nouns or not other_nouns:
         return True
     return any(related_nouns(a, b) for a in nouns for b in other_nouns)
-
-
-def nouns_of(graph: Graph, action: Node) -> list[str]:
-    """Objects of an action."""
-    texts = {n.node_id: n.text for n in graph.of(mcg.OBJECT)}
-    return [texts[target] for target in graph.targets("action-object", action.node_id)]
 
 
 def quiet_stretch(clip: Clip) -> Span | None:
@@ -145,7 +162,7 @@ def asked(node: Node, span: Span, clip: Span) -> str:
     if span != clip:
         start, end = (round(t - clip.start_s, 3) for t in (span.start_s, span.end_s))
         where = f"between {clock(start)} and {clock(end)} s"
-    what = reading(node.kind, node.text, node.detail)
+    what = words_of(node)
     return {
         "action": f"Does the camera wearer {what} {where}?",
         "object": f"Can you see {what} {where}?",

@@ -11,7 +11,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 
@@ -132,11 +132,13 @@ def _names(noun: str) -> list[str]:
     return [*names, *[n[:-1] for n in names if n.endswith("s") and not n.endswith("ss")]]
 
 
+@lru_cache(maxsize=2**16)
 def traits(noun: str) -> frozenset[str]:
     """What a noun is made of and how it can sound."""
     return frozenset(t for n in _names(noun)[::-1] if n in _nouns() for t in _nouns()[n].traits)
 
 
+@lru_cache(maxsize=2**16)
 def akin(noun: str) -> frozenset[str]:
     """The noun, its heads, synonyms, kinds and wholes, followed to the end."""
     found: set[str] = set()
@@ -152,6 +154,7 @@ def akin(noun: str) -> frozenset[str]:
     return frozenset(found)
 
 
+@lru_cache(maxsize=2**16)
 def related_nouns(one: str, other: str) -> bool:
     """True when one is the other, a synonym, a kind, a whole or a part of it, or shares a word with it."""
     if set(_names(one)) & akin(other) or set(_names(other)) & akin(one):
@@ -159,6 +162,7 @@ def related_nouns(one: str, other: str) -> bool:
     return bool({w for n in _names(one) for w in n.split()} & {w for n in _names(other) for w in n.split()})
 
 
+@lru_cache(maxsize=2**16)
 def related_sounds(one: str, other: str) -> bool:
     """True when two labels could name one sound: the same, or of one family."""
     return one == other or bool(sound_class(one).family & sound_class(other).family)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -81,7 +82,22 @@ class Graph:
         return [n for n in self.nodes if n.kind in kinds]
 
     def targets(self, kind: str, source: str) -> list[str]:
-        return [e.target for e in self.edges if e.kind == kind and e.source == source]
+        return self._targets.get((kind, source), [])
+
+    def nouns(self, action: str) -> list[str]:
+        """Objects of an action, by its node id."""
+        return [self._texts[target] for target in self.targets("action-object", action)]
+
+    @cached_property
+    def _targets(self) -> dict[tuple[str, str], list[str]]:
+        found: dict[tuple[str, str], list[str]] = {}
+        for edge in self.edges:
+            found.setdefault((edge.kind, edge.source), []).append(edge.target)
+        return found
+
+    @cached_property
+    def _texts(self) -> dict[str, str]:
+        return {n.node_id: n.text for n in self.nodes}
 
 
 def reading(kind: str, text: str, detail: str) -> str:

@@ -18,7 +18,7 @@ from pipelines.data.rows import Schema, digest
 from pipelines.egoavu import open_tasks
 from pipelines.egoavu.balance import LETTERS, by_hash, deal, split_of
 from pipelines.egoavu.graph import graph_of
-from pipelines.egoavu.hallucination import Clip, Probe, pair
+from pipelines.egoavu.hallucination import Clip, Negatives, Probe, pair
 from pipelines.egoavu.mcg import Node, reading
 from pipelines.egoavu.temporal import Choice, Events, neighbours, orderings
 from pipelines.egoavu.timeline import Span, windows
@@ -89,12 +89,9 @@ class Asker:
 
     def __init__(self, clips: Sequence[Clip], narrations: Mapping[str, Any], seed: int, params: Params):
         self.clips, self.narrations, self.seed, self.params = clips, narrations, seed, params
-        self.by_setting, self.by_video = (
-            defaultdict[str, list[Clip]](list),
-            defaultdict[str, list[Clip]](list),
-        )
+        self.negatives = Negatives(clips, seed)
+        self.by_video = defaultdict[str, list[Clip]](list)
         for clip in clips:
-            self.by_setting[clip.row["setting"]].append(clip)
             self.by_video[clip.row["video_id"]].append(clip)
 
     def ask(self, clip: Clip, task: str, modality: str) -> list[Draft] | str:
@@ -143,8 +140,7 @@ class Asker:
         return [self._choice(clip, modality, c, homes) for c in chosen] or "too_few_events"
 
     def presence(self, clip: Clip, modality: str) -> list[Draft] | str:
-        others = [o for o in self.by_setting[clip.row["setting"]] if o is not clip]
-        got = pair(clip, others, modality, self.seed)
+        got = pair(clip, self.negatives, modality)
         return got if isinstance(got, str) else [self._probe(clip, modality, probe) for probe in got]
 
     def _some(self, found: list[open_tasks.Open], clip: Clip, task: str) -> list[open_tasks.Open]:
