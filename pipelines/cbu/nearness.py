@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pipelines.data.answers import Verdict, checkable, fast, mentions
+from pipelines.data.answers import checkable, mentions, share
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def objection(target: Problem, pair: Pair, min_near: float) -> tuple[str, str] |
         return "no_checkable_answer", other.answer or "no answer is known"
     if target.answer is not None and mentions(other.question, target.answer):
         return "leak", f"its question states {target.answer!r}"
-    if target.answer is not None and fast(other.answer or "", target.answer) is Verdict.RIGHT:
+    if target.answer is not None and share(other.answer or "", target.answer):
         return "leak", f"its answer is {target.answer!r} too"
     if not pair.given and pair.near < min_near:
         return "too_far", f"{pair.near:.3f} < {min_near:g}"

@@ -17,6 +17,7 @@ from pipelines.cbu.utility import Candidate, Neighbor, Utility, utility
 from pipelines.data.answers import Verdict, mentions
 from pipelines.data.outcomes import Outcome
 from pipelines.data.rows import Schema
+from pipelines.data.tables import read_parquet
 from pipelines.gates.cbu import SCORE_GATE
 from pipelines.step import Step
 
@@ -82,7 +83,7 @@ def run(step: Step, params: Params) -> None:
 
 
 def _rejected(step: Step) -> pl.DataFrame:
-    return pl.read_parquet(step.root / "data" / "cbu" / "rollout" / "rejected.parquet")
+    return read_parquet(step.root / "data" / "cbu" / "rollout" / "rejected.parquet", "cbu.rollout")
 
 
 def gather(rows: pl.DataFrame, rejected: pl.DataFrame) -> dict[tuple[str | None, str], list[Attempt]]:

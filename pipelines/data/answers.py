@@ -22,7 +22,7 @@ from pipelines.data.answer_values import Value, alternatives, checkable, clean, 
 from pipelines.data.plain_numbers import ascii_digits, number
 from pipelines.errors import EnvironmentFault
 
-__all__ = ["Verdict", "Verifier", "canonical", "checkable", "extract", "mentions"]
+__all__ = ["Verdict", "Verifier", "canonical", "checkable", "extract", "mentions", "share"]
 
 LONGEST = 10_000  # characters of an answer; a longer one is no final answer
 _NUMBERS = re.compile(r"(?<![\w.])-?\d+(?:,\d{3})*(?:\.\d+)?(?:/\d+)?(?![\d])")
@@ -86,6 +86,11 @@ def _fast_one(given: str, gold: str, language: str) -> Verdict | None:
         return Verdict.WRONG  # words in place of a number, a set or a yes
     same = None if one is None or other is None else decide(one, other)
     return None if same is None else Verdict.RIGHT if same else Verdict.WRONG
+
+
+def share(one: str, other: str) -> bool:
+    """Whether two answers, each with its alternatives, are plainly the same."""
+    return any(fast(spelling, other) is Verdict.RIGHT for spelling in alternatives(one))
 
 
 def mentions(text: str, answer: str) -> bool:

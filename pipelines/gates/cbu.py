@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from pipelines.data.answers import Verdict, fast, mentions
+from pipelines.data.answers import mentions, share
 from pipelines.gates.suite import Expect, Suite
 
 CLOSE = 1e-9
@@ -85,9 +85,7 @@ def _leaked(row: dict[str, Any]) -> int:
     same: int = sum(key == row["problem"] for key, _, _ in near)
     if answer is None:
         return same
-    return same + sum(
-        mentions(question, answer) or fast(other, answer) is Verdict.RIGHT for _, question, other in near
-    )
+    return same + sum(mentions(question, answer) or share(other, answer) for _, question, other in near)
 
 
 def _unflagged(row: dict[str, Any]) -> bool:
