@@ -7,13 +7,13 @@ never a guess; what is read is on the clock of its video.
 from __future__ import annotations
 
 import ast
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from pipelines.egoavu.timeline import Span, narration_intervals, parse_clock
 
+LONGEST_S = 3.6e7  # 10,000 hours: a time past it is none (a date in seconds, say)
 Told = tuple[str, str, tuple[str, ...]]  # text, verb, nouns
 
 
@@ -134,7 +134,7 @@ def narration(values: Mapping[str, Any]) -> Action:
         raise Fault("bad_nouns", "all_nouns", f"{raw[:80]!r} is not a list") from None
     if not isinstance(listed, list) or not all(isinstance(n, str) for n in listed):
         raise Fault("bad_nouns", "all_nouns", f"{raw[:80]!r} is not a list of words")
-    nouns = tuple(dict.fromkeys(noun_name(n) for n in listed if n.strip()))
+    nouns = tuple(dict.fromkeys(name for n in listed if (name := noun_name(n))))
     verb = _text(values, "verb").lower() or text.split()[0]
     return Action(_text(values, "narration_id", "missing_id"), clock_span(values), text, verb, nouns)
 
@@ -276,8 +276,8 @@ def _number(values: Mapping[str, Any], key: str, at: str = "") -> float:
     raw, column = values.get(key), f"{at}.{key}" if at else key
     if raw is None:
         raise Fault("missing_time", column)
-    if isinstance(raw, bool) or not isinstance(raw, int | float) or not math.isfinite(raw):
-        raise Fault("bad_time", column, f"{raw!r} is not a number of seconds")
+    if isinstance(raw, bool) or not isinstance(raw, int | float) or not abs(raw) <= LONGEST_S:
+        raise Fault("bad_time", column, f"{str(raw)[:40]!r} is not a number of seconds")
     if raw < 0:
         raise Fault("negative_time", column, f"{raw}")
     return round(float(raw), 3)

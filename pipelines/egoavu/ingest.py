@@ -110,7 +110,7 @@ def read_durations(step: Step, files: Sequence[tuple[Kind, list[Record]]]) -> di
             seconds = float(raw)
         except ValueError:
             seconds = -1.0
-        if not video_id or not 0 < seconds < float("inf"):
+        if not video_id or not 0 < seconds <= known.LONGEST_S:
             column = "duration" if video_id else "video_id"
             why = f"{raw!r} is not a length in seconds" if video_id else ""
             reason = "bad_duration" if video_id else "missing_value"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 
-CLOCK = re.compile(r"(\d+):([0-5]?\d):([0-5]?\d)(?:\.(\d+))?")
+CLOCK = re.compile(r"([0-9]{1,4}):([0-5]?[0-9]):([0-5]?[0-9])(?:\.([0-9]{1,9}))?")
 LONE_HALF_S = 0.5  # half width of a video's only narration: its gap is not defined
 
 
