@@ -31,7 +31,8 @@ def main(args: argparse.Namespace, root: Path) -> int:
     print(table(lines(root)))
     seconds = time.monotonic() - began
     if ran.made:
-        print(f"{_count(ran.made)} made in {seconds:.0f} s; the report: reports/index.html")
+        report = "; the report: reports/index.html" if "evaluation.report" in ran.made else ""
+        print(f"{_count(ran.made)} made in {seconds:.0f} s{report}")
     else:
         print(f"nothing to be done: {_count(ran.looked_at)} up to date ({seconds:.1f} s)")
     return 0
