@@ -49,7 +49,8 @@ class Params:
     """rollouts: T, of each candidate on each neighbor (paper: 64). baseline: T without any candidate.
 
     style: completion (a base model goes on after "Solution:") or chat (a boxed answer is asked for).
-    cut: what a rollout cut by max_tokens counts as.
+    cut: what a rollout cut by max_tokens counts as. max_prompt_chars: a longer prompt would not fit
+    the model's context and is rejected unasked, 0 for no limit.
     """
 
     backend: str
@@ -62,6 +63,7 @@ class Params:
     top_p: float = 1.0
     stop: tuple[str, ...] = ("\n",)
     cut: str = "excluded"
+    max_prompt_chars: int = 0
     allow_failed: float = 0.0
 
 
@@ -87,12 +89,13 @@ def run(step: Step, params: Params) -> None:
     groups = {g.key: g for g in _groups(step, params, prompt)}
     items = {f"{g.key}|{t}": (g, t) for g in groups.values() for t in range(params.rollouts)}
     step.plan(items)
-    if not items:
+    asked = {item: work for item, work in items.items() if _fits(step, params, item, work[0])}
+    if not asked:
         return
-    asked = (_request(step, params, item, g, t) for item, (g, t) in items.items())
+    requests = (_request(step, params, item, g, t) for item, (g, t) in asked.items())
     with step.client(params.backend) as client, Verifier() as verifier:
-        for answer in step.ask(client, asked, len(items)):
-            group, sample = items[answer.request.row]
+        for answer in step.ask(client, requests, len(asked)):
+            group, sample = asked[answer.request.row]
             _settle(step, params, prompt, verifier, group, sample, answer)
 
 
@@ -104,6 +107,15 @@ def _check(params: Params) -> None:
         value = getattr(params, key)
         if value not in known:
             raise ConfigError(f"unknown {key} {value!r}", where=where, cure=nearest(value, known))
+
+
+def _fits(step: Step, params: Params, item: str, group: Group) -> bool:
+    """Whether a prompt may be asked; one that is too long is rejected here."""
+    if not params.max_prompt_chars or len(group.prompt) <= params.max_prompt_chars:
+        return True
+    detail = f"{len(group.prompt)} characters > {params.max_prompt_chars}"
+    step.reject(item, "prompt_too_long", detail=detail, parents=group.parents)
+    return False
 
 
 def _groups(step: Step, params: Params, prompt: Prompt) -> Iterator[Group]:

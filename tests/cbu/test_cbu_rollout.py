@@ -134,6 +134,15 @@ def test_a_template_in_a_candidate_is_text(ready: Workspace) -> None:
     assert any("Ana {{ x }}?\nSolution: {% raw %}{{ 7 }}\n" in (r.prompt or "") for r in client.asked)
 
 
+def test_a_prompt_too_long_for_the_context_is_rejected_unasked(ready: Workspace) -> None:
+    client = ScriptedClient(always(RIGHT))
+    ready.run("rollout", client, rollouts=2, max_prompt_chars=150, **SOLVER)
+    counts = ready.outcomes("rollout")
+    assert len(client.asked) == 2 == counts["accepted"]  # the baseline is short
+    assert counts["reasons"] == {"rejected(prompt_too_long)": 4}
+    assert counts["items"] == 6
+
+
 def test_chat_style_asks_for_a_box(ready: Workspace) -> None:
     client = ScriptedClient(always(r"So \boxed{11}."))
     ready.run("rollout", client, rollouts=1, style="chat", **SOLVER)
