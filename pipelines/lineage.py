@@ -97,7 +97,10 @@ class Tracer:
         if not path.is_file():
             return ""
         lines = pl.scan_parquet(path).filter(pl.col("row_id") == row_id).collect()
-        return ", ".join(f"{r['file']}:{r['line']}" for r in lines.to_dicts())
+        by_file: dict[str, list[int]] = {}
+        for r in lines.sort("file", "line").to_dicts():
+            by_file.setdefault(r["file"], []).append(r["line"])
+        return ", ".join(f"{file}:{_ranges(numbers)}" for file, numbers in by_file.items())
 
     def _responses(self, ids: Iterable[str]) -> Iterator[Response]:
         ids = list(ids)
@@ -158,6 +161,17 @@ def _response(response: Response) -> Iterator[str]:
     yield f"  cost: {cost}"
     yield f"  prompt: {_short(asked.get('prompt') or asked.get('messages'), 2000)}"
     yield f"  text: {_short(response.text)}"
+
+
+def _ranges(numbers: list[int]) -> str:
+    """Sorted line numbers as ranges: 1-3,7."""
+    spans: list[list[int]] = []
+    for n in numbers:
+        if spans and n <= spans[-1][1] + 1:
+            spans[-1][1] = n
+        else:
+            spans.append([n, n])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in spans)
 
 
 def _short(value: Any, longest: int = LONGEST) -> str:

@@ -1,0 +1,54 @@
+"""A trace names every row on the way, and says so when an answer or a parent is gone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from pipelines.data.rows import Schema
+from pipelines.data.tables import write_parquet
+from pipelines.errors import InputError, StageError
+from pipelines.lineage import Tracer, _ranges, lines
+
+RAW = Schema("toy.ingest", {"text": pl.String}, ("text",))
+MADE = Schema("toy.make", {"text": pl.String}, ("text",))
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    raw = RAW.row(text="raw")
+    made = MADE.row(text="made", parents=[raw["row_id"]], responses=["ab" * 32])
+    orphan = MADE.row(text="orphan", parents=["f" * 24])
+    write_parquet(RAW.frame([raw]), tmp_path / "data/toy/ingest/rows.parquet")
+    origin = pl.DataFrame({"row_id": [raw["row_id"]] * 4, "file": ["a.csv"] * 4, "line": [9, 2, 3, 4]})
+    write_parquet(origin, tmp_path / "data/toy/ingest/origin.parquet")
+    write_parquet(MADE.frame([made, orphan]), tmp_path / "data/toy/make/rows.parquet")
+    return tmp_path
+
+
+def test_the_tree_goes_from_the_row_to_the_raw_lines(root: Path) -> None:
+    row = MADE.row(text="made")["row_id"]
+    tree = list(lines(Tracer(root, root / "none.sqlite").trace(row[:10])))
+    raw = RAW.row(text="raw")["row_id"]
+    assert tree == [
+        f"toy/make  {row}",
+        "  text: made",
+        f"  answer {'ab' * 8}: not in this store",
+        f"  toy/ingest  {raw}",
+        "    text: raw",
+        "    raw: a.csv:2-4,9",
+    ]
+
+
+def test_an_unknown_id_and_a_lost_parent_are_told(root: Path) -> None:
+    tracer = Tracer(root, root / "none.sqlite")
+    with pytest.raises(InputError, match="'ffffff' is no row id"):
+        tracer.trace("ffffff")
+    with pytest.raises(StageError, match="the parent is not in any artifact"):
+        tracer.trace(MADE.row(text="orphan")["row_id"])
+
+
+def test_line_numbers_become_ranges() -> None:
+    assert _ranges([1, 2, 3, 7, 9, 10]) == "1-3,7,9-10"
