@@ -40,7 +40,11 @@ class Server:
 
     name: str
     command: tuple[str, ...]
-    url: str
+    port: int
+
+    @property
+    def url(self) -> str:
+        return f"http://{HOST}:{self.port}"
 
 
 def servers(root: Path, port: int, mlflow_port: int) -> list[Server]:
@@ -56,8 +60,8 @@ def servers(root: Path, port: int, mlflow_port: int) -> list[Server]:
         "--backend-store-uri", store,
     )  # fmt: skip
     return [
-        Server("Dagster", dagster, f"http://{HOST}:{port}"),
-        Server("MLflow", mlflow, f"http://{HOST}:{mlflow_port}"),
+        Server("Dagster", dagster, port),
+        Server("MLflow", mlflow, mlflow_port),
     ]
 
 
@@ -82,11 +86,11 @@ def serve(root: Path, port: int, mlflow_port: int) -> int:
     """Starts both, prints both addresses, ends both on Ctrl-C. Raises EnvironmentFault."""
     root = root.resolve()
     wanted = servers(root, port, mlflow_port)
-    for one, number in zip(wanted, (port, mlflow_port), strict=True):
-        _refuse_busy(one.name, number)
+    for one in wanted:
+        _refuse_busy(one.name, one.port)
     running = start(wanted, root, environment(root, port))
     try:
-        _until_up(wanted, running)
+        until_up(wanted, running)
         for one in wanted:
             print(f"{one.name}: {one.url}", flush=True)
         print("Ctrl-C ends both", flush=True)
@@ -147,14 +151,13 @@ def _refuse_busy(name: str, port: int) -> None:
             ) from e
 
 
-def _until_up(wanted: Sequence[Server], running: Mapping[str, subprocess.Popen[bytes]]) -> None:
+def until_up(wanted: Sequence[Server], running: Mapping[str, subprocess.Popen[bytes]]) -> None:
     deadline = time.monotonic() + WAIT_S
     for one in wanted:
-        host, _, port = one.url.rpartition("/")[2].partition(":")
         while True:
             with socket.socket() as probe:
                 probe.settimeout(1)
-                if probe.connect_ex((host, int(port))) == 0:
+                if probe.connect_ex((HOST, one.port)) == 0:
                     break
             if running[one.name].poll() is not None or time.monotonic() > deadline:
                 raise EnvironmentFault(f"{one.name} did not start", cure="see its log in .headrace")

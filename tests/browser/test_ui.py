@@ -1,0 +1,154 @@
+"""Dagster, MLflow and the report in a real browser, as a person uses them."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dagster_project.serve import environment, servers, start, stop, until_up
+from pipelines.graph import Stage, data_version, lock, stages
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+CHROMIUM = os.environ.get("HEADRACE_CHROMIUM", "/usr/bin/chromium")
+FLAGS = [
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync",
+    "--no-first-run",
+]  # fmt: skip
+PATIENCE_MS = 120_000
+
+
+class Ui:
+    """The running servers of one workspace, and a page to look at them."""
+
+    def __init__(self, root: Path, dagster: str, mlflow: str, page: Any, shots: Path) -> None:
+        self.root, self.dagster, self.mlflow, self.page, self.shots = root, dagster, mlflow, page, shots
+
+    def shot(self, name: str) -> None:
+        self.page.wait_for_timeout(1500)  # until what is drawn has come to rest
+        self.page.screenshot(path=self.shots / f"{name}.png")
+
+    def stage(self, name: str) -> Stage:
+        return next(s for s in stages(self.root) if s.name == name)
+
+    def version(self, name: str) -> str | None:
+        return data_version(lock(self.root)[name], self.stage(name))
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def ui(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ui]:
+    """A workspace that the command line made and ran, with both servers over it."""
+    if not Path(CHROMIUM).is_file():
+        pytest.skip(f"no Chromium at {CHROMIUM}: set HEADRACE_CHROMIUM")
+    from playwright.sync_api import sync_playwright
+
+    root = workspace(tmp_path_factory.mktemp("ui") / "workspace")
+    shots = Path(os.environ.get("HEADRACE_SCREENSHOTS", str(tmp_path_factory.mktemp("shots"))))
+    shots.mkdir(parents=True, exist_ok=True)
+    wanted = servers(root, free_port(), free_port())
+    running = start(wanted, root, environment(root, wanted[0].port))
+    try:
+        until_up(wanted, running)
+        with sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+            page = browser.new_page(viewport={"width": 1440, "height": 900})
+            page.set_default_timeout(PATIENCE_MS)
+            yield Ui(root, wanted[0].url, wanted[1].url, page, shots)
+            browser.close()
+    finally:
+        stop(running)
+
+
+def workspace(root: Path) -> Path:
+    """$HEADRACE_UI_WORKSPACE (copied, already run), else one made and run here."""
+    told = os.environ.get("HEADRACE_UI_WORKSPACE")
+    if told:
+        shutil.copytree(told, root, symlinks=True)
+    else:
+        headrace("init", str(root))
+    headrace("run", cwd=root)
+    return root
+
+
+def headrace(*arguments: str, cwd: Path | None = None) -> None:
+    subprocess.run([sys.executable, "-m", "pipelines", *arguments], cwd=cwd, check=True)
+
+
+def test_the_asset_graph_shows_every_stage(ui: Ui) -> None:
+    ui.page.goto(f"{ui.dagster}/asset-groups")
+    ui.page.get_by_text("evergreen", exact=True).first.wait_for()
+    ui.shot("1-graph")
+    ui.page.goto(f"{ui.dagster}/assets")
+    for stage in stages(ui.root)[:3]:
+        ui.page.get_by_text(stage.key[-1], exact=True).first.wait_for()
+    ui.shot("2-assets")
+
+
+def test_an_asset_shows_its_rows_and_its_checks(ui: Ui) -> None:
+    ui.page.goto(f"{ui.dagster}/assets/evergreen/refresh")
+    ui.page.get_by_text("preview").first.wait_for()
+    ui.page.get_by_text("accepted", exact=True).first.wait_for()
+    ui.shot("3-asset")
+    ui.page.goto(f"{ui.dagster}/assets/evergreen/refresh?view=checks")
+    ui.page.get_by_text("outcomes_add_up").first.wait_for()
+    ui.page.get_by_text("gate", exact=True).first.wait_for()
+    ui.shot("4-checks")
+
+
+def test_materialize_makes_a_new_version_of_the_data(ui: Ui) -> None:
+    before = ui.version("evergreen.filter")
+    headrace_set(ui.root, "evergreen.filter.threshold", 0.9)
+    ui.page.goto(f"{ui.dagster}/assets/evergreen/filter")
+    ui.page.get_by_role("button", name=re.compile("^Materialize")).first.click()
+    ui.page.wait_for_timeout(1000)
+    ui.shot("5-materialize")
+    deadline = 120
+    while ui.version("evergreen.filter") == before and deadline:
+        ui.page.wait_for_timeout(1000)
+        deadline -= 1
+    after = ui.version("evergreen.filter")
+    assert after is not None and after != before
+    ui.page.goto(f"{ui.dagster}/assets/evergreen/filter?view=events")
+    ui.page.get_by_text(after).first.wait_for()
+    ui.shot("6-new-version")
+
+
+def headrace_set(root: Path, dotted: str, value: Any) -> None:
+    from ruamel.yaml import YAML
+
+    path = root / "params.yaml"
+    params = YAML().load(path.read_text())
+    *above, last = dotted.split(".")
+    at = params
+    for part in above:
+        at = at[part]
+    at[last] = value
+    with path.open("w") as stream:
+        YAML().dump(params, stream)
+
+
+def test_mlflow_shows_the_evaluation(ui: Ui) -> None:
+    ui.page.goto(ui.mlflow)
+    ui.page.get_by_text("headrace").first.click()
+    ui.page.wait_for_timeout(3000)
+    ui.shot("7-mlflow")
+
+
+def test_the_report_reads_alone(ui: Ui) -> None:
+    ui.page.goto((ui.root / "reports" / "index.html").as_uri())
+    ui.page.get_by_text("evergreen").first.wait_for()
+    ui.shot("8-report")
