@@ -316,7 +316,7 @@ def _changed_or_busy(root: Path) -> dict[str, list[str]]:
             return _changed(repo)
         except DvcException as e:
             if BUSY.search(str(e)):
-                raise _Busy(_first_line(e)) from e
+                raise _Busy(_by_whom(e)) from e
             raise
 
 
@@ -448,7 +448,7 @@ def _translate(error: BaseException, ran: Ran) -> None:
         chain.append(chain[-1].__cause__)
     for e in chain:
         if BUSY.search(str(e)):
-            raise _Busy(_first_line(e)) from error
+            raise _Busy(_by_whom(e)) from error
     name = ran.looked_at[-1] if ran.looked_at else "the graph"
     raise StageError(
         f"stage {name} failed: {_first_line(chain[-1])}",
@@ -459,6 +459,11 @@ def _translate(error: BaseException, ran: Ran) -> None:
 def _name(stage: Any) -> str:
     """A stage's own name; DVC's `addressing` begins with a path when the workspace is not the cwd."""
     return str(getattr(stage, "name", None) or stage.addressing)
+
+
+def _by_whom(error: BaseException) -> str:
+    """What is busy and the PID and command that hold it; without DVC's advice to remove the lock."""
+    return " ".join(str(error).split("If there are no processes")[0].split())
 
 
 def _known(repo: Repo, targets: Sequence[str]) -> None:
