@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from pipelines.cli import main
 from pipelines.cli.graph import with_code
 from pipelines.cli.params import check_params
 from pipelines.closure import closure
@@ -44,3 +45,12 @@ def test_a_file_named_by_a_string_beside_the_module_is_part_of_its_code(tmp_path
     (folder / "prompts" / "ask.txt").write_text("x")
     (folder / "step.py").write_text("P = 'prompts/ask.txt'\nQ = 'prompts/gone.txt'\n")
     assert closure(folder / "step.py", tmp_path) == ["pipelines/toy/prompts/ask.txt", "pipelines/toy/step.py"]
+
+
+def test_the_readme_draws_the_graph_as_it_is(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    assert main(["graph", "--mermaid"]) == 0
+    drawn = capsys.readouterr().out
+    assert f"```mermaid\n{drawn}```" in (ROOT / "README.md").read_text(encoding="utf-8")
