@@ -2,4 +2,12 @@
 
 from assets.view import View
 
-VIEW = View(gated=frozenset({"feedback"}))
+VIEW = View(
+    previews={
+        "ingest": ("question", "language", "answer", "role"),
+        "translate": ("english", "translation", "answer", "sample"),
+        "reason": ("question", "response", "given", "gold", "reward"),
+        "feedback": ("kind", "text", "valid", "reason", "acc", "reward", "advantage"),
+    },
+    gated=frozenset({"feedback"}),
+)

@@ -27,7 +27,6 @@ class View:
 
     previews: Mapping[str, Sequence[str]] = field(default_factory=dict)  # step -> columns, in order
     gated: frozenset[str] = frozenset()  # steps whose artifact has a gate
-    emoji: str = ""
 
 
 @cache

@@ -106,3 +106,14 @@ def test_every_step_with_a_gate_is_shown_with_a_blocking_check(project: dg.Defin
         ]
         assert bool(getattr(step, "GATE", None)) == bool(shown), stage.name
         assert all(graph.get(k).blocking for k in shown)
+
+
+def test_every_previewed_column_is_one_of_the_artifact() -> None:
+    import importlib
+
+    from assets.view import view_of
+
+    for engine in ("evergreen", "egoavu", "trit", "cbu", "evaluation"):
+        for step, columns in view_of(engine).previews.items():
+            schema = importlib.import_module(f"pipelines.{engine}.{step}").SCHEMA
+            assert set(columns) <= set(schema.columns), f"{engine}.{step}"

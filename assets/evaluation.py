@@ -1,0 +1,9 @@
+"""Evaluation in Dagster: each test question with what every model says of it."""
+
+from assets.view import View
+
+VIEW = View(
+    previews={
+        "evergreen": ("question", "language", "label", "prediction", "p_evergreen", "p_bag", "p_head"),
+    }
+)
