@@ -22,6 +22,7 @@ class Attempt:
     v: int | None
     reason: str = ""
     row: str = ""
+    cut: bool = False  # by max_tokens
 
 
 Attempts = Mapping[tuple[str | None, str], list[Attempt]]  # by candidate (None: baseline) and neighbor
@@ -43,7 +44,7 @@ def by_label(
             "lift": _rounded(mean(s.lift for s in mine)),
             "rollouts": len(tried),
             "left_out": sum(a.v is None for a in tried),
-            "cut_rate": _rounded(sum("length" in a.reason for a in tried) / len(tried)) if tried else None,
+            "cut_rate": _rounded(sum(a.cut for a in tried) / len(tried)) if tried else None,
         }
     return {"by_label": found}
 

@@ -3,8 +3,8 @@
 Law: a rollout that was not seen to its end is no evidence. v is 1 or 0 only for a
 whole answer that was compared; an error, a time-out or a comparison that could
 not decide is left out of v and counted by its kind. A whole answer that marks no
-final answer is v = 0, and said so. One cut by `max_tokens` is left out, or 0 with
-`cut: wrong` as in the paper; its rate is reported by label either way.
+final answer is v = 0, and said so. One cut by `max_tokens` is 0 as in the paper, or
+left out with `cut: excluded`; its rate is reported by label either way.
 
 The same neighbor without any candidate gives the baseline, T rollouts of its own.
 """
@@ -62,7 +62,7 @@ class Params:
     temperature: float = 0.8
     top_p: float = 1.0
     stop: tuple[str, ...] = ("\n",)
-    cut: str = "excluded"
+    cut: str = "wrong"
     max_prompt_chars: int = 0
     allow_failed: float = 0.0
 

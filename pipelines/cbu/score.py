@@ -19,6 +19,7 @@ from pipelines.data.outcomes import Outcome
 from pipelines.data.rows import Schema
 from pipelines.data.tables import read_parquet
 from pipelines.gates.cbu import SCORE_GATE
+from pipelines.llm.answer import Failure
 from pipelines.step import Step
 
 SCHEMA = Schema(
@@ -91,11 +92,14 @@ def gather(rows: pl.DataFrame, rejected: pl.DataFrame) -> dict[tuple[str | None,
     found: dict[tuple[str | None, str], list[Attempt]] = {}
     for row in rows.iter_rows(named=True):
         key = (row["candidate"], row["neighbor"])
-        found.setdefault(key, []).append(Attempt(row["sample"], row["v"], "", row["row_id"]))
+        found.setdefault(key, []).append(
+            Attempt(row["sample"], row["v"], row=row["row_id"], cut=row["finish"] == "length")
+        )
     for row in rejected.iter_rows(named=True):
         candidate, neighbor, sample = row["item"].split("|")
         who = None if candidate == "baseline" else candidate
-        why = Attempt(int(sample), None, f"{row['outcome']}({row['reason']})", "")
+        reason = f"{row['outcome']}({row['reason']})"
+        why = Attempt(int(sample), None, reason, cut=row["reason"] == Failure.LENGTH)
         found.setdefault((who, neighbor), []).append(why)
     return {k: sorted(v, key=lambda a: a.sample) for k, v in found.items()}
 

@@ -66,15 +66,15 @@ def test_a_whole_answer_counts_one_or_zero(
 def test_an_answer_not_seen_to_its_end_is_left_out_by_its_kind(
     ready: Workspace, said: Failure, outcome: str, reason: str
 ) -> None:
-    ready.run("rollout", ScriptedClient(always(said)), rollouts=2, **SOLVER)
+    ready.run("rollout", ScriptedClient(always(said)), rollouts=2, cut="excluded", **SOLVER)
     counts = ready.outcomes("rollout")
     assert (counts[outcome], counts["accepted"], counts["items"]) == (6, 0, 6)
     assert set(ready.rejected("rollout").select("outcome", "reason").rows()) == {(outcome, reason)}
     assert ready.rejected("rollout")["responses"].list.len().to_list() == [1] * 6
 
 
-def test_a_cut_answer_is_wrong_where_params_say_so_as_in_the_paper(ready: Workspace) -> None:
-    ready.run("rollout", ScriptedClient(always(Failure.LENGTH)), rollouts=2, cut="wrong", **SOLVER)
+def test_a_cut_answer_is_wrong_as_in_the_paper_and_noted(ready: Workspace) -> None:
+    ready.run("rollout", ScriptedClient(always(Failure.LENGTH)), rollouts=2, **SOLVER)
     assert ready.rows("rollout")["v"].to_list() == [0] * 6
     assert ready.outcomes("rollout")["notes"] == {"cut": 6}
 
@@ -176,7 +176,7 @@ def test_the_order_of_the_answers_changes_no_byte(ready: Workspace) -> None:
         client = ScriptedClient(
             lambda r: Failure.LENGTH if r.sample == 1 else f"The answer is {r.sample}.", reverse
         )
-        ready.run("rollout", client, rollouts=4, **SOLVER)
+        ready.run("rollout", client, rollouts=4, cut="excluded", **SOLVER)
         folder = ready.root / "data/cbu/rollout"
         names = ("rows.parquet", "rejected.parquet", "outcomes.json")
         seen.add(b"".join((folder / n).read_bytes() for n in names))

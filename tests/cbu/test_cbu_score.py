@@ -93,13 +93,24 @@ def test_a_candidate_without_counted_rollouts_is_unverified_and_not_zero(scored:
     def cut(request: Request) -> str | Failure:
         return Failure.LENGTH if "7 * 9 = 63" in (request.prompt or "") else solver(request)
 
-    scored.run("rollout", ScriptedClient(cut), **SOLVER)
+    scored.run("rollout", ScriptedClient(cut), cut="excluded", **SOLVER)
     scored.run("score")
     assert "7 * 9 = 63." not in by_solution(scored)
     lost = scored.rejected("score").row(0, named=True)
     assert (lost["outcome"], lost["reason"]) == ("unverified", "neighbor_without_rollouts")
     assert "unparsable(length)" in lost["detail"]
     assert scored.outcomes("score")["metrics"]["by_label"]["wrong"]["cut_rate"] == 0.5
+
+
+def test_the_rate_of_cut_rollouts_is_told_by_label_when_they_count_as_wrong(scored: Workspace) -> None:
+    def cut(request: Request) -> str | Failure:
+        return Failure.LENGTH if "7 * 9 = 63" in (request.prompt or "") else solver(request)
+
+    scored.run("rollout", ScriptedClient(cut), **SOLVER)
+    scored.run("score")
+    assert by_solution(scored)["7 * 9 = 63."]["utility"] == 0.0
+    rates = scored.outcomes("score")["metrics"]["by_label"]
+    assert (rates["wrong"]["cut_rate"], rates["right"]["cut_rate"]) == (0.5, 0.0)
 
 
 def test_every_candidate_with_a_neighbor_ends_once(scored: Workspace) -> None:
