@@ -176,10 +176,11 @@ def test_a_hanging_comparison_is_unverified_and_the_next_one_works() -> None:
 
 
 def test_a_sleeping_worker_is_killed_by_the_clock() -> None:
-    with Verifier(wall_s=0.5) as v:
+    with Verifier() as v:
         assert v.compare("2^{10}", "1024") is Verdict.RIGHT
         assert v._worker is not None
         os.kill(v._worker.pid, signal.SIGSTOP)
+        v.wall_s = 0.5
         assert v.compare("2^{11}", "2048") is Verdict.UNVERIFIED
         v.wall_s = 60.0
         assert v.compare("2^{11}", "2048") is Verdict.RIGHT
