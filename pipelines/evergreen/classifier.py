@@ -50,18 +50,20 @@ class BagRecipe:
 
 @dataclass(frozen=True)
 class HeadRecipe:
-    """One hidden layer (ReLU) on standardised embeddings, Adam."""
+    """Networks of one hidden layer (ReLU) on standardised embeddings, Adam; their mean is the head."""
 
+    networks: int = 4  # they differ in their random start alone
     hidden: int = 64
-    epochs: int = 12
+    epochs: int = 16
     min_steps: int = 600  # of Adam: more epochs where few rows give fewer
-    alpha: float = 0.001  # L2 penalty
+    alpha: float = 2.0  # L2 penalty
     learning_rate: float = 0.001
-    batch: int = 64
+    batch: int = 200
 
     def __post_init__(self) -> None:
-        if min(self.hidden, self.epochs, self.batch) < 1 or self.alpha < 0 or self.learning_rate <= 0:
-            raise ConfigError("needs hidden, epochs, batch >= 1, alpha >= 0, learning_rate > 0")
+        counts = (self.networks, self.hidden, self.epochs, self.batch)
+        if min(counts) < 1 or self.alpha < 0 or self.learning_rate <= 0:
+            raise ConfigError("needs networks, hidden, epochs, batch >= 1, alpha >= 0, learning_rate > 0")
 
     def epochs_for(self, rows: int) -> int:
         """Epochs over so many rows."""
@@ -87,14 +89,14 @@ class Bag:
 
 @dataclass(frozen=True)
 class Head:
-    """A small network on embeddings [n, D]: standardise, hidden layer of H, sigmoid."""
+    """K small networks on embeddings [n, D]: standardise, hidden layer of H, sigmoid; their mean."""
 
     centre: np.ndarray  # float64 [D]
     scale: np.ndarray  # float64 [D]
-    w1: np.ndarray  # float64 [D, H]
-    b1: np.ndarray  # float64 [H]
-    w2: np.ndarray  # float64 [H]
-    b2: np.ndarray  # float64 []
+    w1: np.ndarray  # float64 [K, D, H]
+    b1: np.ndarray  # float64 [K, H]
+    w2: np.ndarray  # float64 [K, H]
+    b2: np.ndarray  # float64 [K]
 
     def predict(self, vectors: np.ndarray) -> np.ndarray:
         """P(evergreen), float64 [n]. Raises StageError for embeddings of another size."""
@@ -104,8 +106,10 @@ class Head:
             what = f"the classifier wants embeddings of {self.centre.shape[0]}, got {vectors.shape[1]}"
             raise StageError(what, cure="train again with the embedding model in use")
         x = (vectors.astype(np.float64) - self.centre) / self.scale
-        hidden = np.maximum(x @ self.w1 + self.b1, 0.0)
-        return _sigmoid(hidden @ self.w2 + self.b2)
+        total = np.zeros(len(x))
+        for w1, b1, w2, b2 in zip(self.w1, self.b1, self.w2, self.b2, strict=True):
+            total += _sigmoid(np.maximum(x @ w1 + b1, 0.0) @ w2 + b2)
+        return total / len(self.w1)
 
 
 @dataclass(frozen=True)
@@ -214,20 +218,23 @@ def fit_head(
     x = vectors.astype(np.float64)
     centre, scale = x.mean(axis=0), x.std(axis=0)
     scale[scale < 1e-6] = 1.0  # a column that never varies
-    net = MLPClassifier(
-        hidden_layer_sizes=(recipe.hidden,),
-        alpha=recipe.alpha,
-        learning_rate_init=recipe.learning_rate,
-        batch_size=min(recipe.batch, len(x)),
-        max_iter=recipe.epochs_for(len(x)),
-        n_iter_no_change=recipe.epochs_for(len(x)),
-        random_state=seed,
-    )
-    with one_thread(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # the number of epochs is the recipe's
-        net.fit((x - centre) / scale, evergreen, sample_weight=weights)
-    (w1, w2), (b1, b2) = net.coefs_, net.intercepts_
-    return Head(centre, scale, w1, b1, w2[:, 0], b2[0])
+    z, parts = (x - centre) / scale, []
+    for k in range(recipe.networks):
+        net = MLPClassifier(
+            hidden_layer_sizes=(recipe.hidden,),
+            alpha=recipe.alpha,
+            learning_rate_init=recipe.learning_rate,
+            batch_size=min(recipe.batch, len(x)),
+            max_iter=recipe.epochs_for(len(x)),
+            n_iter_no_change=recipe.epochs_for(len(x)),
+            random_state=(seed + k) % 2**32,
+        )
+        with one_thread(), warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # the number of epochs is the recipe's
+            net.fit(z, evergreen, sample_weight=weights)
+        parts.append((net.coefs_[0], net.intercepts_[0], net.coefs_[1][:, 0], net.intercepts_[1][0]))
+    w1, b1, w2, b2 = (np.stack(part) for part in zip(*parts, strict=True))
+    return Head(centre, scale, w1, b1, w2, b2)
 
 
 def ngrams(recipe: BagRecipe, question: str, language: str) -> Iterator[str]:

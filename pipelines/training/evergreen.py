@@ -35,7 +35,7 @@ class Params:
     bag: BagRecipe = field(default_factory=BagRecipe)
     head: HeadRecipe = field(default_factory=HeadRecipe)
     bag_share: float = 0.5  # of the bag in the mean with the head
-    balance: float = 0.5  # a row weighs (rows of its source and label) ** -balance; 0: all alike
+    balance: float = 0.25  # a row weighs (rows of its source and label) ** -balance; 0: all alike
     near_cosine: float = 0.95  # a train question this near to a test question goes
     languages_per_question: int = 0  # wordings of a train question that are embedded; 0: all
     backend: str = "embedded"  # where embeddings come from

@@ -33,7 +33,7 @@ def embed(texts: list[str]) -> np.ndarray:
 
 def trained(seed: int = 1) -> Classifier:
     bag = fit_bag(BagRecipe(), QUESTIONS, LANGUAGES, LABELS, ONES)
-    recipe = HeadRecipe(hidden=16)
+    recipe = HeadRecipe(networks=2, hidden=16, alpha=0.1)
     return Classifier(bag, fit_head(recipe, embed(QUESTIONS), LABELS, ONES, seed), 0.25)
 
 
@@ -165,5 +165,11 @@ def test_the_head_computes_what_scikit_learns_network_does() -> None:
     z = (x - x.mean(axis=0)) / x.std(axis=0)
     net = MLPClassifier((4,), alpha=0.001, batch_size=40, max_iter=12, n_iter_no_change=12, random_state=1)
     expected = net.fit(z, LABELS).predict_proba(z)[:, 1]
-    head = fit_head(HeadRecipe(hidden=4, min_steps=0, batch=200), embed(QUESTIONS), LABELS, ONES, 1)
+    head = fit_head(
+        HeadRecipe(networks=1, hidden=4, epochs=12, min_steps=0, alpha=0.001),
+        embed(QUESTIONS),
+        LABELS,
+        ONES,
+        1,
+    )
     np.testing.assert_allclose(head.predict(embed(QUESTIONS)), expected, atol=1e-9)
