@@ -5,9 +5,9 @@ from assets.view import View
 VIEW = View(
     previews={
         "ingest": ("name", "question", "answer", "solution", "label"),
-        "neighbors": ("problem", "neighbor", "place", "cosine", "given", "shared_concepts"),
+        "neighbors": ("problem", "neighbor", "place", "cosine", "given"),
         "rollout": ("text", "answer", "v", "finish", "sample"),
-        "score": ("name", "solution", "label", "utility", "low", "high", "lift", "rank"),
+        "score": ("name", "solution", "label", "utility", "rank"),
     },
     gated=frozenset({"score"}),
 )

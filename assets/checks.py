@@ -29,7 +29,7 @@ def specs(asset: dg.AssetKey, *, gated: bool, makes_rows: bool) -> list[dg.Asset
                 GATE,
                 asset=asset,
                 blocking=True,
-                description="The stage's own gate: bounds on numbers counted from its rows. Blocks.",
+                description="The stage's own gate: bounds on numbers counted from its rows.",
             )
         )
     if makes_rows:

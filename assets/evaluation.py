@@ -4,6 +4,6 @@ from assets.view import View
 
 VIEW = View(
     previews={
-        "evergreen": ("question", "language", "label", "prediction", "p_evergreen", "p_bag", "p_head"),
+        "evergreen": ("question", "language", "label", "prediction", "p_evergreen"),
     }
 )

@@ -7,7 +7,7 @@ VIEW = View(
         "ingest": ("question", "language", "answer", "role"),
         "translate": ("english", "translation", "answer", "sample"),
         "reason": ("question", "response", "given", "gold", "reward"),
-        "feedback": ("kind", "text", "valid", "reason", "acc", "reward", "advantage"),
+        "feedback": ("text", "valid", "acc", "reward", "advantage"),
     },
     gated=frozenset({"feedback"}),
 )

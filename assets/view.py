@@ -16,9 +16,9 @@ from typing import Any
 
 import polars as pl
 
-PREVIEW_ROWS = 8
-TEXT_WIDTH = 140  # characters of one cell
-FEW_COLUMNS = 8
+PREVIEW_ROWS = 6
+TEXT_WIDTH = 90  # characters of one cell
+FEW_COLUMNS = 5  # more would be cut off at the right
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ Law: the graph is declared once, in dvc.yaml; here nothing is added to it but
 how it looks.
 """
 
+import warnings
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -54,7 +55,9 @@ def _source(graph: Graph, path: str) -> dg.AssetsDefinition:
     def observe_source() -> dg.ObserveResult:
         return dg.ObserveResult(spec.key, data_version=dg.DataVersion(fingerprint(graph.root / path)))
 
-    decorate = dg.multi_observable_source_asset(name="__".join(source_key(path)), specs=[spec])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that this decorator is in beta, once a source
+        decorate = dg.multi_observable_source_asset(name="__".join(source_key(path)), specs=[spec])
     made: dg.AssetsDefinition = decorate(observe_source)
     return made
 

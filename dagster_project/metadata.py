@@ -29,13 +29,11 @@ def describe(root: Path, stage: Stage, entry: Mapping[str, Any]) -> Metadata:
     """Metadata of one materialisation; `entry` is the stage's in dvc.lock."""
     rows = root / f"data/{stage.folder}/rows.parquet"
     outcomes = read_outcomes(root, stage.folder)
-    found: Metadata = {}
+    found: Metadata = {} if outcomes is None else counts(outcomes)
     if rows.is_file():
-        columns = view_of(stage.key[0]).previews.get(stage.key[1] if len(stage.key) > 1 else "", ())
+        columns = view_of(stage.key[0]).previews.get("/".join(stage.key[1:2]), ())
         found["preview"] = dg.MetadataValue.md(preview(rows, columns))
         found["dagster/column_schema"] = column_schema(rows)
-    if outcomes is not None:
-        found |= counts(outcomes)
     for path in _published(root, stage):
         found |= _metrics(path) if path.suffix == ".json" else _plot(path)
     found["size"] = sum(int(o.get("size") or 0) for o in entry.get("outs", []))
@@ -69,7 +67,9 @@ def column_schema(rows: Path) -> dg.TableSchema:
     import pyarrow.parquet as pq
 
     return dg.TableSchema(
-        columns=[dg.TableColumn(name=f.name, type=str(f.type)) for f in pq.read_schema(rows)]
+        columns=[
+            dg.TableColumn(name=f.name, type=str(f.type).replace("large_", "")) for f in pq.read_schema(rows)
+        ]
     )
 
 

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from dagster_project.reload import LOCATION
 from pipelines.errors import EnvironmentFault
 
 HOST = "127.0.0.1"
@@ -31,6 +32,12 @@ concurrency:
     default_limit: 1 # one writer to DVC
   runs:
     max_concurrent_runs: 1
+"""
+WORKSPACE = f"""# Written by `headrace ui`.
+load_from:
+  - python_module:
+      module_name: dagster_project.definitions
+      location_name: {LOCATION}
 """
 
 
@@ -50,9 +57,9 @@ class Server:
 def servers(root: Path, port: int, mlflow_port: int) -> list[Server]:
     """Dagster's web page with its daemon, and MLflow's."""
     python = sys.executable
+    listed = str(_home(root) / "workspace.yaml")
     dagster = (
-        python, "-m", "dagster", "dev", "-m", "dagster_project.definitions", "-h", HOST, "-p", str(port),
-        "--log-level", "warning",
+        python, "-m", "dagster", "dev", "-w", listed, "-h", HOST, "-p", str(port), "--log-level", "warning",
     )  # fmt: skip
     store = f"sqlite:///{root / '.headrace' / 'mlflow.db'}"
     mlflow = (
@@ -67,9 +74,10 @@ def servers(root: Path, port: int, mlflow_port: int) -> list[Server]:
 
 def environment(root: Path, port: int) -> dict[str, str]:
     """The servers' environment; writes Dagster's configuration below the workspace."""
-    home = root / ".headrace" / "dagster"
+    home = _home(root)
     home.mkdir(parents=True, exist_ok=True)
     (home / "dagster.yaml").write_text(CONFIG, encoding="utf-8")
+    (home / "workspace.yaml").write_text(WORKSPACE, encoding="utf-8")
     return {
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
@@ -133,6 +141,10 @@ def _signal_group(pid: int, sign: signal.Signals) -> None:
         os.killpg(pid, sign)
     except ProcessLookupError:
         return
+
+
+def _home(root: Path) -> Path:
+    return root / ".headrace" / "dagster"
 
 
 def _log(root: Path, name: str) -> Path:

@@ -88,20 +88,22 @@ def headrace(*arguments: str, cwd: Path | None = None) -> None:
     subprocess.run([sys.executable, "-m", "pipelines", *arguments], cwd=cwd, check=True)
 
 
-def test_the_asset_graph_shows_every_stage(ui: Ui) -> None:
+def test_the_asset_graph_shows_every_group_and_its_stages(ui: Ui) -> None:
     ui.page.goto(f"{ui.dagster}/asset-groups")
-    ui.page.get_by_text("evergreen", exact=True).first.wait_for()
-    ui.shot("1-graph")
-    ui.page.goto(f"{ui.dagster}/assets")
-    for stage in stages(ui.root)[:3]:
-        ui.page.get_by_text(stage.key[-1], exact=True).first.wait_for()
-    ui.shot("2-assets")
+    for group in ("sources", "evergreen", "egoavu", "trit", "cbu", "training", "evaluation"):
+        ui.page.get_by_text(group, exact=True).first.wait_for()
+    ui.shot("1-groups")
+    ui.page.goto(f"{ui.dagster}/locations/__repository__@headrace/asset-groups/evergreen/lineage")
+    for step in ("ingest", "curate", "classify", "filter", "refresh"):
+        ui.page.get_by_text(step, exact=True).first.wait_for()
+    ui.shot("2-evergreen")
 
 
 def test_an_asset_shows_its_rows_and_its_checks(ui: Ui) -> None:
     ui.page.goto(f"{ui.dagster}/assets/evergreen/refresh")
-    ui.page.get_by_text("preview").first.wait_for()
+    ui.page.get_by_text("preview", exact=True).first.wait_for()
     ui.page.get_by_text("accepted", exact=True).first.wait_for()
+    ui.page.get_by_text("preview", exact=True).first.scroll_into_view_if_needed()
     ui.shot("3-asset")
     ui.page.goto(f"{ui.dagster}/assets/evergreen/refresh?view=checks")
     ui.page.get_by_text("outcomes_add_up").first.wait_for()
