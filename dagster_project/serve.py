@@ -96,8 +96,11 @@ def serve(root: Path, port: int, mlflow_port: int) -> int:
     wanted = servers(root, port, mlflow_port)
     for one in wanted:
         _refuse_busy(one.name, one.port)
-    running = start(wanted, root, environment(root, port))
+    for sign in (signal.SIGINT, signal.SIGTERM):  # both end it, also where a shell has SIGINT ignored
+        signal.signal(sign, signal.default_int_handler)
+    running: dict[str, subprocess.Popen[bytes]] = {}
     try:
+        running |= start(wanted, root, environment(root, port))
         until_up(wanted, running)
         for one in wanted:
             print(f"{one.name}: {one.url}", flush=True)
