@@ -6,8 +6,11 @@ be verified is left out of Acc and counted; one that gave no answer is wrong.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+
+from pipelines.trit.repetition import tokens
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,19 @@ def standing(rollouts: Iterable[Rollout]) -> Standing:
 
 
 INVALID = Standing(acc=None, reward=0.0, verified=0, unverified=0)  # no rollouts were spent on it
+
+
+def likeness(text: str, reference: str | None) -> float | None:
+    """Share of words (Dice, 0 to 1) that a translation has in common with a given one; None without one.
+
+    It judges nothing (*ours*): it finds the rewarded translations that say something
+    else, which the deferred reward cannot see ("boxes" that became "spoons").
+    """
+    if reference is None:
+        return None
+    own, given = Counter(tokens(text.casefold())), Counter(tokens(reference.casefold()))
+    both = own.total() + given.total()
+    return round(2 * (own & given).total() / both, 6) if both else None
 
 
 def false_zero(p: float, g: int) -> float:

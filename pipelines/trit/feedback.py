@@ -16,12 +16,12 @@ import polars as pl
 
 from pipelines.data.outcomes import Outcome
 from pipelines.data.rows import Schema
-from pipelines.data.tables import read_parquet
+from pipelines.errors import StageError
 from pipelines.gates.trit import SUITE
 from pipelines.step import Step
-from pipelines.trit.deferred import INVALID, Rollout, Standing, standing
-from pipelines.trit.grpo import Member, advantages, groups, mixed, whole
-from pipelines.trit.prompting import parse_item
+from pipelines.trit.deferred import INVALID, Rollout, Standing, likeness, standing
+from pipelines.trit.gathering import Sources, Text, by_group, gather, measures, sources_of
+from pipelines.trit.grpo import advantages, mixed, whole
 
 SCHEMA = Schema(
     "trit.feedback",
@@ -37,6 +37,7 @@ SCHEMA = Schema(
         "reason": pl.String,  # why not
         "english": pl.String,
         "reference": pl.String,  # a given translation of the problem, to look at; null where none is
+        "likeness": pl.Float64,  # of a translation to the reference, 0 to 1; it enters no reward
         "text": pl.String,  # the translation or the response
         "acc": pl.Float64,  # Acc of the translation; null where it is invalid
         "verified": pl.Int64,  # rollouts in Acc
@@ -49,37 +50,11 @@ SCHEMA = Schema(
 )
 GATE = SUITE
 TRANSLATION, REASONING = "translation", "reasoning"
-LOST = (Outcome.FAILED, Outcome.OVER_BUDGET)  # no answer came: the group has a hole
 
 
 @dataclass(frozen=True)
 class Params:
     """Nothing to choose: K and G are those of the steps before."""
-
-
-@dataclass(frozen=True)
-class Text:
-    """One translation or response, accepted or not. `acc` and `reward` are those of a response."""
-
-    group: str
-    sample: int
-    member: str
-    problem_key: str
-    text: str
-    reason: str = ""
-    lost: bool = False
-    verdict: bool = True  # False: the comparison could not decide
-    acc: int | None = None
-    reward: float | None = None
-    responses: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Sources:
-    """English wording and reference of each problem."""
-
-    english: Mapping[str, str]
-    reference: Mapping[str, str]
 
 
 def run(step: Step, params: Params) -> None:
@@ -89,8 +64,15 @@ def run(step: Step, params: Params) -> None:
     made, k = gather(step, f"trit/translate/{language}", "problem_key", "translation")
     answered, g = gather(step, f"trit/reason/{language}", "translation", "response")
     problem_of = {t.member: t.problem_key for t in made}
-    sources = _sources(step, language)
-    by_problem, by_translation = _by_group(made), _by_group(answered)
+    strangers = sorted({t.group for t in answered} - problem_of.keys())
+    if strangers:
+        raise StageError(
+            f"{len(strangers)} translations were answered that are not there, first {strangers[0]!r}",
+            where=step.name,
+            cure="run trit.translate and trit.reason again",
+        )
+    sources = sources_of(step, language)
+    by_problem, by_translation = by_group(made), by_group(answered)
     step.plan(f"{TRANSLATION}:{key}" for key in by_problem)
     step.plan(f"{REASONING}:{key}" for key in by_translation)
     standings = {
@@ -100,64 +82,7 @@ def run(step: Step, params: Params) -> None:
         _settle_translations(step, key, group, k, standings, by_translation, sources)
     for key, group in by_translation.items():
         _settle_responses(step, key, problem_of[key], group, g, standings[key], sources)
-    step.metrics = measures(made, answered, standings, g)
-
-
-def gather(step: Step, artifact: str, group: str, text: str) -> tuple[list[Text], int]:
-    """All samples of a step, accepted and rejected, and the group size that the step planned."""
-    rows = step.read(artifact)
-    rejected = read_parquet(step.root / "data" / artifact / "rejected.parquet", artifact)
-    step.rows_in += len(rejected)
-    found = [
-        Text(
-            group=row[group],
-            sample=row["sample"],
-            member=row["row_id"],
-            problem_key=row["problem_key"],
-            text=row[text],
-            acc=row.get("r_acc"),
-            reward=row.get("reward"),
-            responses=tuple(row["responses"]),
-        )
-        for row in rows.iter_rows(named=True)
-    ]
-    for row in rejected.iter_rows(named=True):
-        key, sample = parse_item(row["item"])
-        undecided = row["outcome"] == Outcome.UNVERIFIED
-        found.append(
-            Text(
-                group=key,
-                sample=sample,
-                member=row["row_id"],
-                problem_key=key,
-                text=row["raw"].strip(),
-                reason=row["reason"],
-                lost=row["outcome"] in LOST,
-                verdict=not undecided,
-                acc=None if undecided else 0,
-                reward=None if undecided else 0.0,
-                responses=tuple(row["responses"]),
-            )
-        )
-    planned = rows["group_size"].max() if len(rows) else None
-    sizes = [len(group) for group in _by_group(found).values()]
-    return found, int(planned) if isinstance(planned, int) else max(sizes, default=0)
-
-
-def _sources(step: Step, language: str) -> Sources:
-    problems = step.read("trit/ingest", count=False).iter_rows(named=True)
-    by_role: dict[str, dict[str, str]] = {"source": {}, "reference": {}}
-    for row in problems:
-        if row["role"] == "source" or row["language"] == language:
-            by_role[row["role"]][row["problem_key"]] = row["question"]
-    return Sources(by_role["source"], by_role["reference"])
-
-
-def _by_group(texts: Iterable[Text]) -> dict[str, list[Text]]:
-    found: dict[str, list[Text]] = {}
-    for text in sorted(texts, key=lambda t: (t.group, t.sample, t.member)):
-        found.setdefault(text.group, []).append(text)
-    return found
+    step.metrics = measures(made, answered, standings, g, sources)
 
 
 def _rollouts(texts: Iterable[Text]) -> list[Rollout]:
@@ -265,6 +190,7 @@ def _row(
         reason=text.reason,
         english=sources.english.get(key, ""),
         reference=sources.reference.get(key),
+        likeness=likeness(text.text, sources.reference.get(key)) if kind == TRANSLATION else None,
         text=text.text,
         acc=stands.acc,
         verified=stands.verified,
@@ -275,25 +201,3 @@ def _row(
         parents=parents,
         responses=text.responses,
     )
-
-
-def measures(
-    made: list[Text], answered: list[Text], standings: Mapping[str, Standing], g: int
-) -> dict[str, Any]:
-    """What the loop gave: of translations the share that was solved, of rollouts the share that was saved."""
-    valid = [standings[t.member] for t in made if not t.reason]
-    accs = [s.acc for s in valid if s.acc is not None]
-    members = [Member(t.group, t.sample, standings[t.member].reward or 0.0) for t in made]
-    return {
-        "translations": len(made),
-        "translations_valid": len(valid),
-        "translations_rewarded": sum(s.reward == 1.0 for s in standings.values()),
-        "translation_groups_mixed": sum(mixed([m.reward for m in grp]) for grp in groups(members).values()),
-        "acc_zero": sum(a == 0 for a in accs),
-        "acc_between": sum(0 < a < 1 for a in accs),
-        "acc_one": sum(a == 1 for a in accs),
-        "acc_mean": round(sum(accs) / len(accs), 6) if accs else None,
-        "rollouts": len(answered),
-        "rollouts_saved_by_checks": (len(made) - len(valid)) * g,
-        "rollouts_unverified": sum(s.unverified for s in standings.values()),
-    }

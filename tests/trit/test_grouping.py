@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.trit.deferred import Rollout, Standing, false_zero, standing
+from pipelines.trit.deferred import Rollout, Standing, false_zero, likeness, standing
 from pipelines.trit.grpo import Member, advantages, groups, mixed, whole
 
 
@@ -82,3 +82,12 @@ def test_an_unverified_rollout_is_left_out_and_counted() -> None:
 @pytest.mark.parametrize(("p", "chance"), [(1 / 6, 0.3349), (1 / 3, 0.0878), (0.5, 0.0156), (1 / 12, 0.5933)])
 def test_a_faithful_translation_gets_zero_as_often_as_worked_out(p: float, chance: float) -> None:
     assert false_zero(p, 6) == pytest.approx(chance, abs=1e-4)  # T5
+
+
+def test_a_rewarded_translation_with_a_wrong_word_is_seen_by_its_likeness() -> None:
+    given = "Il y a 4 boîtes."
+    assert likeness(given, given) == 1.0
+    assert likeness("Il y a 4 cuillères.", given) == pytest.approx(10 / 12)
+    assert likeness("Tom dort", given) == 0.0
+    assert likeness(given, None) is None
+    assert likeness("箱が4個", "箱が5個") == pytest.approx(6 / 8)

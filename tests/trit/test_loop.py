@@ -193,6 +193,16 @@ def test_the_order_of_answers_changes_no_byte(loop: Any, scripted: Any) -> None:
     assert bytes_of(False) == bytes_of(True)
 
 
+def test_responses_to_translations_that_are_gone_are_an_error(loop: Any, scripted: Any) -> None:
+    translated(loop, scripted, {})
+    reasoned(loop, scripted, lambda key, k, g: RIGHT[key])
+    loop.problems(BOXES)
+    loop.run("ingest")
+    loop.run("translate", "fr", scripted({"boxes#0": BOITES, "boxes#1": BOITES}), samples=2)
+    with pytest.raises(StageError, match="2 translations were answered that are not there"):
+        loop.run("feedback", "fr")
+
+
 def test_a_model_that_translates_nothing_leaves_an_empty_but_lawful_table(loop: Any, scripted: Any) -> None:
     nothing = dict.fromkeys(("apples#0", "apples#1", "boxes#0", "boxes#1"), "")
     translated(loop, scripted, nothing)

@@ -48,6 +48,7 @@ def row(
         reason="" if valid else "copy",
         english=ENGLISH[problem],
         reference=None,
+        likeness=None,
         text=FRENCH[problem] if valid else ENGLISH[problem],
         acc=acc,
         verified=2 if valid else 0,
