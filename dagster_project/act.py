@@ -17,7 +17,7 @@ import dagster as dg
 from pydantic import Field
 
 from assets import checks
-from assets.view import view_of
+from dagster_project.judged import check_results, is_gated
 from dagster_project.metadata import describe
 from dagster_project.report import observe_sources
 from dagster_project.versions import Graph, provenance
@@ -68,32 +68,6 @@ def materialize(
         tags=told,
         check_results=check_results(graph, stage),
     )
-
-
-def check_results(graph: Graph, stage: Stage) -> list[dg.AssetCheckResult]:
-    """What the checks of a stage that ended well find."""
-    outcomes = read_outcomes(graph.root, stage.folder)
-    found = []
-    if is_gated(stage):
-        verdict = None if outcomes is None else checks.gate(outcomes)
-        found.append(
-            verdict
-            or dg.AssetCheckResult(
-                check_name=checks.GATE, passed=False, description="the stage gave no verdict in outcomes.json"
-            )
-        )
-    if makes_rows(stage):
-        found.append(checks.outcomes_add_up(graph.root / "data" / stage.folder, outcomes or {}))
-    return found
-
-
-def is_gated(stage: Stage) -> bool:
-    """Whether its engine's view says so, or its `meta` in dvc.yaml."""
-    return bool(stage.meta.get("gate")) or "/".join(stage.key[1:2]) in view_of(stage.key[0]).gated
-
-
-def makes_rows(stage: Stage) -> bool:
-    return stage.version_path == f"data/{stage.folder}/rows.parquet"
 
 
 def _run(

@@ -13,7 +13,8 @@ from typing import Any
 import dagster as dg
 
 from assets import checks
-from dagster_project.act import Run, is_gated, makes_rows, materialize
+from dagster_project.act import Run, materialize
+from dagster_project.judged import is_gated, makes_rows
 from dagster_project.versions import Graph, fingerprint, source_key
 from pipelines.graph import Stage
 

@@ -11,6 +11,9 @@ from typing import Any
 
 import dagster as dg
 
+from assets import checks
+from dagster_project.judged import check_results, is_gated
+from dagster_project.metadata import describe
 from dagster_project.versions import Graph, fingerprint, provenance, source_key
 from pipelines import graph as dvc
 from pipelines.graph import Stage
@@ -62,9 +65,6 @@ def _materialization(
     entry: Mapping[str, Any],
     tags: Mapping[str, str],
 ) -> None:
-    from dagster_project.act import check_results
-    from dagster_project.metadata import describe
-
     key = dg.AssetKey(list(stage.key))
     metadata = {**describe(graph.root, stage, entry), "origin": MADE_OUTSIDE}
     instance.report_runless_asset_event(dg.AssetMaterialization(key, metadata=metadata, tags=dict(tags)))
@@ -74,9 +74,6 @@ def _materialization(
 
 def _report_refusal(instance: dg.DagsterInstance, graph: Graph, stage: Stage) -> bool:
     """A gate that refused in a shell run leaves its verdict and no entry in dvc.lock."""
-    from assets import checks
-    from dagster_project.act import is_gated
-
     outcomes = read_outcomes(graph.root, stage.folder) if is_gated(stage) else None
     verdict = None if outcomes is None else checks.gate(outcomes)
     if verdict is None or verdict.passed:

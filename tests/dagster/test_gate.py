@@ -6,7 +6,7 @@ import dagster as dg
 import pytest
 from brook_workspace import Brook, made
 
-from dagster_project.act import check_results
+from dagster_project.judged import check_results
 from dagster_project.versions import Graph
 
 GATE = dg.AssetCheckKey(dg.AssetKey(["brook", "judge"]), "gate")
