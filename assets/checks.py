@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import polars as pl
 
 from assets.view import table
 
@@ -88,6 +89,4 @@ def outcomes_add_up(folder: Path, outcomes: Mapping[str, Any]) -> dg.AssetCheckR
 
 
 def _length(path: Path) -> int | None:
-    import pyarrow.parquet as pq
-
-    return int(pq.read_metadata(path).num_rows) if path.is_file() else None
+    return int(pl.scan_parquet(path).select(pl.len()).collect().item()) if path.is_file() else None

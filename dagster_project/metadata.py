@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import polars as pl
 
 from assets.checks import OTHER
 from assets.view import flat, preview, table, view_of
@@ -64,13 +65,8 @@ def counts(outcomes: Mapping[str, Any]) -> Metadata:
 
 def column_schema(rows: Path) -> dg.TableSchema:
     """Names and types of a Parquet file's columns."""
-    import pyarrow.parquet as pq
-
-    return dg.TableSchema(
-        columns=[
-            dg.TableColumn(name=f.name, type=str(f.type).replace("large_", "")) for f in pq.read_schema(rows)
-        ]
-    )
+    schema = pl.scan_parquet(rows).collect_schema()
+    return dg.TableSchema(columns=[dg.TableColumn(name, str(kind)) for name, kind in schema.items()])
 
 
 def _published(root: Path, stage: Stage) -> list[Path]:
