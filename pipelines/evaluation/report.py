@@ -176,6 +176,8 @@ def _flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
 def _cell(value: Any) -> str:
     if value is None:
         return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:.3f}"
     if isinstance(value, list):

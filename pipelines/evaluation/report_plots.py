@@ -85,6 +85,7 @@ def cbu(data: Path) -> str:
             )
     _name(ax, "utility of the candidates", "problem", "U")
     ax.set_ylim(-0.05, 1.05)
+    ax.set_xticks(range(1, len(problems) + 1))
     ax.legend(frameon=False)
     return _svg(figure)
 

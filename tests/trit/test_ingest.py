@@ -126,9 +126,9 @@ def test_the_demo_accepts_and_rejects(loop: Any) -> None:
     loop.run("ingest")
     found = rows(loop)
     wordings = found.group_by("problem_key").agg(pl.col("language").sort())["language"].to_list()
-    assert wordings == [["en", "fr", "ja", "ko", "pt", "th"]] * 14
+    assert wordings == [["en", "fr", "ja", "ko", "pt", "th"]] * 15
     assert sorted(rows(loop, "rejected")["reason"]) == ["answer_not_a_number", "empty_question", "unreadable"]
-    assert rows(loop, "origin")["line"].n_unique() == 84
+    assert rows(loop, "origin")["line"].n_unique() == 90
 
 
 @pytest.mark.real
