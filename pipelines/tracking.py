@@ -12,21 +12,18 @@ names another. Nothing is sent anywhere.
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import json
 import os
 import socket
-import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipelines.data.tables import file_md5
+from pipelines.data.told import Model, Record, code_commit, flat
 from pipelines.errors import EnvironmentFault
 
 if TYPE_CHECKING:
@@ -43,52 +40,6 @@ QUIET = {
 GLOBAL = ("MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI", "MLFLOW_EXPERIMENT_ID")  # set by MLflow itself
 WAIT_S = 60  # for another process that holds the database
 BATCH = 100  # params in one call; MLflow takes no more
-
-
-@dataclass(frozen=True)
-class Data:
-    """An artifact that a stage read: its name ("evergreen/curate"), file, and role (training, test)."""
-
-    name: str
-    path: Path
-    role: str
-
-    @property
-    def version(self) -> str:
-        """MD5 of the file: what DVC calls it in dvc.lock."""
-        return file_md5(self.path)
-
-
-@dataclass(frozen=True)
-class Record:
-    """What a stage tells about one run of it. Nested `metrics` and `params` are joined by "."."""
-
-    stage: str
-    started: int  # milliseconds, from `now`
-    params: Mapping[str, Any]
-    metrics: Mapping[str, Any]
-    data: Sequence[Data] = ()
-    texts: Mapping[str, str] = field(default_factory=dict)  # artifact name -> content
-    tags: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Model:
-    """A folder to register: its name there, the module whose `_load_pyfunc` reads it, its columns."""
-
-    name: str
-    folder: Path
-    loader: str
-    inputs: Mapping[str, str]  # column -> MLflow type
-    outputs: Mapping[str, str]
-
-    @property
-    def version(self) -> str:
-        """MD5 over the names and MD5s of its files: what DVC calls the folder in dvc.lock."""
-        files = {p.relative_to(self.folder).as_posix(): p for p in self.folder.rglob("*") if p.is_file()}
-        listed = [{"md5": file_md5(path), "relpath": name} for name, path in sorted(files.items())]
-        text = json.dumps(listed, sort_keys=True)
-        return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest() + ".dir"
 
 
 def now() -> int:
@@ -143,51 +94,18 @@ def evaluated(root: Path, told: Record, model: Model, figure: float, test_versio
     return won
 
 
-def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested mappings as one, keys joined by "."."""
-    found: dict[str, Any] = {}
-    for key, value in values.items():
-        name = f"{prefix}{key}".replace("@", "_at_")
-        if isinstance(value, Mapping):
-            found |= flat(value, f"{name}.")
-        else:
-            found[name] = value
-    return found
-
-
-def code_commit() -> str:
-    """The git commit that this package lies in, "+" behind it when files differ; "" outside git."""
-
-    def git(*words: str) -> str:
-        here = str(Path(__file__).resolve().parent)
-        told = subprocess.run(
-            ["git", "-C", here, *words], capture_output=True, text=True, timeout=20, check=True
-        )
-        return told.stdout.strip()
-
-    try:
-        changed = git("status", "--porcelain", "--untracked-files=no", "--", ".")
-        return git("rev-parse", "HEAD") + ("+" if changed else "")
-    except (OSError, subprocess.SubprocessError):
-        return ""
-
-
-# -- the database ---------------------------------------------------------------------------
-
-
 def _open(root: Path) -> tuple[MlflowClient, str]:
     """A client, and the id of the experiment. Raises EnvironmentFault when MLflow cannot be reached."""
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
-    folder = root / ".headrace"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        (root / ".headrace").mkdir(parents=True, exist_ok=True)
         with _lock(root):
             if not os.environ.get("MLFLOW_TRACKING_URI"):
                 _migrate(root)
             return _client(root)
     except OSError as e:
-        raise EnvironmentFault(f"cannot write here: {e.strerror or e}", where=str(folder)) from e
+        raise EnvironmentFault(f"cannot write here: {e.strerror or e}", where=str(root / ".headrace")) from e
 
 
 def _client(root: Path) -> tuple[MlflowClient, str]:
@@ -210,10 +128,9 @@ def _client(root: Path) -> tuple[MlflowClient, str]:
 
 
 def _artifacts(root: Path) -> str | None:
-    """Where artifacts go: into the workspace, or where the named server keeps them."""
-    if os.environ.get("MLFLOW_TRACKING_URI"):
-        return None
-    return (root / ".headrace" / "mlartifacts").resolve().as_uri()
+    """Into the workspace, or where the named server keeps them."""
+    local = (root / ".headrace" / "mlartifacts").resolve().as_uri()
+    return None if os.environ.get("MLFLOW_TRACKING_URI") else local
 
 
 def _migrate(root: Path) -> None:
@@ -224,7 +141,6 @@ def _migrate(root: Path) -> None:
     print("  MLflow: first use here, making its database (about 10 s)", file=sys.stderr, flush=True)
     import logging
 
-    logging.getLogger("mlflow.store.db.utils").setLevel(logging.ERROR)
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.ERROR)
@@ -241,12 +157,9 @@ def _pointed(root: Path, experiment: str) -> Iterator[None]:
     """MLflow's global state at this workspace, for the calls that know no client; then as it was."""
     import mlflow
 
-    named = {
-        k: os.environ.get(k) for k in ("MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI", "MLFLOW_EXPERIMENT_ID")
-    }
-    where = uri(root)
-    mlflow.set_tracking_uri(where)
-    mlflow.set_registry_uri(where)
+    named = {name: os.environ.get(name) for name in GLOBAL}
+    mlflow.set_tracking_uri(uri(root))
+    mlflow.set_registry_uri(uri(root))
     mlflow.set_experiment(experiment_id=experiment)
     try:
         yield
@@ -263,9 +176,6 @@ def _lock(root: Path) -> Iterator[None]:
     with open(root / ".headrace" / "mlflow.lock", "w") as f:
         fcntl.flock(f, fcntl.LOCK_EX)
         yield
-
-
-# -- one run --------------------------------------------------------------------------------
 
 
 def _start(root: Path, client: MlflowClient, experiment: str, told: Record) -> str:
@@ -285,20 +195,14 @@ def _start(root: Path, client: MlflowClient, experiment: str, told: Record) -> s
 
 
 def _common(stage: str) -> dict[str, str]:
-    return {
-        "headrace.stage": stage,
-        "headrace.commit": code_commit(),
-        "headrace.process": f"{socket.gethostname()}:{os.getpid()}",
-    }
+    process = f"{socket.gethostname()}:{os.getpid()}"
+    return {"headrace.stage": stage, "headrace.commit": code_commit(), "headrace.process": process}
 
 
 def _parent(client: MlflowClient, experiment: str, pipeline: str, started: int) -> str:
     quoted = pipeline.replace("'", "")
-    found = client.search_runs(
-        [experiment],
-        f"tags.`headrace.run_id` = '{quoted}' and tags.`headrace.role` = 'pipeline'",
-        max_results=1,
-    )
+    which = f"tags.`headrace.run_id` = '{quoted}' and tags.`headrace.role` = 'pipeline'"
+    found = client.search_runs([experiment], which, max_results=1)
     if found:
         client.update_run(found[0].info.run_id, status="RUNNING")
         return str(found[0].info.run_id)
@@ -329,10 +233,9 @@ def _log(client: MlflowClient, run_id: str, told: Record) -> None:
     params = [Param(k, str(v)) for k, v in sorted(flat(told.params).items())]
     numbers = {k: v for k, v in flat(told.metrics).items() if isinstance(v, int | float)}
     metrics = [Metric(k, float(v), at, 0) for k, v in sorted(numbers.items())]
-    for start in range(0, max(len(params), 1), BATCH):
-        client.log_batch(run_id, params=params[start : start + BATCH])
-    for start in range(0, len(metrics), 1000):
-        client.log_batch(run_id, metrics=metrics[start : start + 1000])
+    for start in range(0, max(len(params), len(metrics)), BATCH):
+        here = slice(start, start + BATCH)
+        client.log_batch(run_id, params=params[here], metrics=metrics[here])
     inputs = [
         DatasetInput(
             Dataset(d.name, d.version, "local", json.dumps({"uri": f"data/{d.name}/{d.path.name}"})),

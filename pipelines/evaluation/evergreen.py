@@ -16,6 +16,7 @@ import polars as pl
 from pipelines import tracking
 from pipelines.data.rows import Schema, digest
 from pipelines.data.tables import write_json
+from pipelines.data.told import Data, Record
 from pipelines.errors import ConfigError, StageError
 from pipelines.evaluation import metrics as m
 from pipelines.evaluation.reliability import plot
@@ -228,8 +229,8 @@ def test_version(scored: pl.DataFrame) -> str:
 
 def track(step: Step, params: Params, figures: Mapping[str, Any], test: str, svg: str, started: int) -> None:
     """One MLflow run; the model becomes champion unless it is worse."""
-    curate = tracking.Data("evergreen/curate", step.artifact("evergreen/curate") / "rows.parquet", "test")
-    told = tracking.Record(
+    curate = Data("evergreen/curate", step.artifact("evergreen/curate") / "rows.parquet", "test")
+    told = Record(
         step.name,
         started,
         {"seed": step.seed, **asdict(params)},

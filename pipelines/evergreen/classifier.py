@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import numpy as np
     from scipy.sparse import csr_matrix
 
+Texts = Sequence[str]
 Embed = Callable[[list[str]], "np.ndarray"]
 FORMAT = 1  # of the folder; another number is refused
 ARRAYS = ("idf", "bag_weights", "centre", "scale", "w1", "b1", "w2", "b2")
@@ -149,8 +150,10 @@ class Classifier:
             "intercept": self.bag.intercept,
             "bag_share": self.bag_share,
         }
-        _write(folder / "model.json", json.dumps(about, indent=2, sort_keys=True))
-        _write(folder / "vocabulary.json", json.dumps(self.bag.vocabulary, ensure_ascii=False, indent=0))
+        words = json.dumps(self.bag.vocabulary, ensure_ascii=False, indent=0)
+        (folder / "vocabulary.json").write_text(words + "\n", encoding="utf-8")
+        text = json.dumps(about, indent=2, sort_keys=True)
+        (folder / "model.json").write_text(text + "\n", encoding="utf-8")
         head = {name: getattr(self.head, name) for name in ARRAYS[2:]}
         np.savez(folder / "arrays.npz", idf=self.bag.idf, bag_weights=self.bag.weights, **head)
 
@@ -180,11 +183,7 @@ def load(folder: Path) -> Classifier:
 
 
 def fit_bag(
-    recipe: BagRecipe,
-    questions: Sequence[str],
-    languages: Sequence[str],
-    evergreen: np.ndarray,
-    weights: np.ndarray,
+    recipe: BagRecipe, questions: Texts, languages: Texts, evergreen: np.ndarray, weights: np.ndarray
 ) -> Bag:
     """The bag fitted to rows [n] with labels 0/1 and weights. Raises StageError without both labels."""
     import numpy as np
@@ -252,18 +251,14 @@ def ngrams(recipe: BagRecipe, question: str, language: str) -> Iterator[str]:
 
 
 def one_thread() -> Any:
-    """Sums in one order: several threads of the linear algebra would give other last bits."""
+    """One order of sums: more threads would give other last bits."""
     from threadpoolctl import threadpool_limits
 
     return threadpool_limits(limits=1, user_api="blas")
 
 
 def _tfidf(
-    recipe: BagRecipe,
-    vocabulary: Sequence[str],
-    idf: np.ndarray,
-    questions: Sequence[str],
-    languages: Sequence[str],
+    recipe: BagRecipe, vocabulary: Texts, idf: np.ndarray, questions: Texts, languages: Texts
 ) -> csr_matrix:
     """Float32 [n, V]: (1 + log count) x idf, the character part and the word part each of length 1."""
     import numpy as np
@@ -301,7 +296,3 @@ def _need_both(evergreen: np.ndarray) -> None:
         kinds = {0: "mutable", 1: "evergreen"}
         only = ", ".join(kinds[int(v)] for v in set(evergreen.tolist())) or "none"
         raise StageError(f"training needs evergreen and mutable questions, has only: {only}")
-
-
-def _write(path: Path, text: str) -> None:
-    path.write_text(text + "\n", encoding="utf-8")

@@ -8,8 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pipelines.data.told import Model
 from pipelines.evergreen.classifier import Classifier, load
-from pipelines.tracking import Model
 
 if TYPE_CHECKING:
     import numpy as np

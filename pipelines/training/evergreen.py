@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pipelines import tracking
 from pipelines.data.rows import digest
 from pipelines.data.tables import write_json
+from pipelines.data.told import Data, Record
 from pipelines.errors import ConfigError, StageError
 from pipelines.evergreen.classifier import BagRecipe, Classifier, HeadRecipe, fit_bag, fit_head, one_thread
 from pipelines.evergreen.served import registered
@@ -84,8 +85,8 @@ def run(step: Step, params: Params) -> None:
     fit(everything, params, step.seed).save(step.out("contaminated"))
     step.metrics = describe(clean, everything, equal, near)
     write_json(step.metrics, step.out("metrics.json"))
-    data = tracking.Data("evergreen/curate", step.artifact("evergreen/curate") / "rows.parquet", "training")
-    told = tracking.Record(step.name, started, {"seed": step.seed, **asdict(params)}, step.metrics, [data])
+    data = Data("evergreen/curate", step.artifact("evergreen/curate") / "rows.parquet", "training")
+    told = Record(step.name, started, {"seed": step.seed, **asdict(params)}, step.metrics, [data])
     tracking.record(step.root, told, registered(folder))
 
 
@@ -182,7 +183,7 @@ def balanced(rows: Sequence[Wording], power: float) -> np.ndarray:
 
     sizes = Counter((w.source, w.evergreen) for w in rows)
     weights = np.array([float(sizes[w.source, w.evergreen]) ** -power for w in rows])
-    return weights / weights.mean()
+    return np.asarray(weights / weights.mean())
 
 
 def describe(

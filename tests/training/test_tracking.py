@@ -15,6 +15,7 @@ import pytest
 
 from pipelines import tracking
 from pipelines.data.tables import file_md5
+from pipelines.data.told import Data, Model, Record, code_commit
 from pipelines.errors import EnvironmentFault
 from pipelines.evergreen.classifier import BagRecipe, Classifier, HeadRecipe, fit_bag, fit_head
 from pipelines.evergreen.served import NAME, registered
@@ -32,18 +33,18 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def told(root: Path, stage: str = "training.evergreen") -> tracking.Record:
-    data = [tracking.Data("evergreen/curate", root / "rows.parquet", "training")]
+def told(root: Path, stage: str = "training.evergreen") -> Record:
+    data = [Data("evergreen/curate", root / "rows.parquet", "training")]
     figures = {
         "weighted_f1": {"mean": {"value": 0.9, "low": 0.8, "high": 0.95}},
         "what": "words are no metric",
     }
-    return tracking.Record(
+    return Record(
         stage, tracking.now(), {"bag": {"c": 8.0}, "seed": 7}, figures, data, {"plot.svg": "<svg/>"}
     )
 
 
-def model(root: Path, seed: int) -> tracking.Model:
+def model(root: Path, seed: int) -> Model:
     labels = np.array([1, 0] * 10)
     vectors = np.random.default_rng(seed).normal(size=(20, 384)).astype(np.float32)
     bag = fit_bag(BagRecipe(), QUESTIONS, ["en"] * 20, labels, np.ones(20))
@@ -70,7 +71,7 @@ def test_a_run_tells_params_metrics_with_bounds_data_version_commit_and_plot(roo
     version = file_md5(root / "rows.parquet")
     assert run.data.tags["data_version.evergreen.curate"] == version
     assert run.data.tags["headrace.stage"] == "training.evergreen"
-    assert run.data.tags["headrace.commit"] == tracking.code_commit()
+    assert run.data.tags["headrace.commit"] == code_commit()
     (read,) = run.inputs.dataset_inputs
     assert (read.dataset.name, read.dataset.digest) == ("evergreen/curate", version)
     assert [(t.key, t.value) for t in read.tags] == [("mlflow.data.context", "training")]
