@@ -14,10 +14,11 @@ from pipelines.cli.stage import run_stage
 from pipelines.evergreen.classifier import load
 
 FILES = ("train.csv", "train_synth.csv", "test.csv", "dev.csv")
-# Three of seven wordings of a train question are embedded, so that the test takes minutes on two cores.
-PARAMS = "seed: 7\ntraining: {evergreen: {languages_per_question: 3}}\n"
+# Two of seven wordings of a train question are embedded: 11,000 texts in all, minutes on two cores.
+PARAMS = "seed: 7\ntraining: {evergreen: {languages_per_question: 2}}\n"
 
 
+@pytest.mark.timeout(1800)  # of a busy machine
 @pytest.mark.real
 @pytest.mark.slow
 @pytest.mark.live
