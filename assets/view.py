@@ -18,7 +18,7 @@ import polars as pl
 
 PREVIEW_ROWS = 6
 TEXT_WIDTH = 90  # characters of one cell
-FEW_COLUMNS = 5  # more would be cut off at the right
+FEW_COLUMNS = 4  # more would be cut off at the right
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import polars as pl
 
 from assets.checks import OTHER
 from assets.view import flat, preview, table, view_of
-from pipelines.graph import Stage
+from pipelines.graph import Stage, data_version
 from pipelines.step import read_outcomes
 
 PLOTS = {".png": "image/png", ".svg": "image/svg+xml"}
@@ -37,6 +37,7 @@ def describe(root: Path, stage: Stage, entry: Mapping[str, Any]) -> Metadata:
         found["dagster/column_schema"] = column_schema(rows)
     for path in _published(root, stage):
         found |= _metrics(path) if path.suffix == ".json" else _plot(path)
+    found["data version"] = data_version(entry, stage) or "none"
     found["size"] = sum(int(o.get("size") or 0) for o in entry.get("outs", []))
     return found
 

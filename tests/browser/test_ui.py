@@ -115,18 +115,34 @@ def test_materialize_makes_a_new_version_of_the_data(ui: Ui) -> None:
     before = ui.version("evergreen.filter")
     headrace_set(ui.root, "evergreen.filter.threshold", 0.9)
     ui.page.goto(f"{ui.dagster}/assets/evergreen/filter")
-    ui.page.get_by_role("button", name=re.compile("^Materialize")).first.click()
+    ui.page.get_by_text(re.compile("^Materialize")).first.click()
     ui.page.wait_for_timeout(1000)
     ui.shot("5-materialize")
-    deadline = 120
-    while ui.version("evergreen.filter") == before and deadline:
+    for _ in range(120):
         ui.page.wait_for_timeout(1000)
-        deadline -= 1
-    after = ui.version("evergreen.filter")
+        after = ui.version("evergreen.filter")
+        if after != before:
+            break
     assert after is not None and after != before
-    ui.page.goto(f"{ui.dagster}/assets/evergreen/filter?view=events")
     ui.page.get_by_text(after).first.wait_for()
+    ui.page.get_by_text(after).first.scroll_into_view_if_needed()
     ui.shot("6-new-version")
+    assert dagsters_version(ui, ["evergreen", "filter"]) == after
+
+
+QUERY = """query Latest($key: [String!]!) {
+  assetOrError(assetKey: {path: $key}) {
+    ... on Asset { assetMaterializations(limit: 1) { tags { key value } } }
+  }
+}"""
+
+
+def dagsters_version(ui: Ui, key: list[str]) -> str:
+    """The DataVersion that Dagster keeps of the latest materialisation."""
+    body = {"query": QUERY, "variables": {"key": key}}
+    answer = ui.page.request.post(f"{ui.dagster}/graphql", data=body).json()
+    [latest] = answer["data"]["assetOrError"]["assetMaterializations"]
+    return str({t["key"]: t["value"] for t in latest["tags"]}["dagster/data_version"])
 
 
 def headrace_set(root: Path, dotted: str, value: Any) -> None:
