@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.data.answers import extract
-from pipelines.data.readers import Record, header, load_json, records, relative, text_of
+from pipelines.data.readers import Record, fault_of, header, load_json, records, relative, text_of
 from pipelines.errors import InputError, Place
 
 LABELS = ("right", "wrong")
@@ -83,11 +83,11 @@ def problems(path: Path, base: Path) -> Iterator[RawProblem]:
         raise InputError(
             "column 'question' is missing", where=name, cure=f"the file has: {', '.join(found) or 'nothing'}"
         )
-    shape = _gsm8k_solutions if "ground_truth" in found else _ours
-    return (_read(record, shape) for record in records(path, base))
+    return (_read(record) for record in records(path, base))
 
 
-def _read(record: Record, shape: Any) -> RawProblem:
+def _read(record: Record) -> RawProblem:
+    shape = _gsm8k_solutions if "ground_truth" in record.values else _ours
     found = RawProblem(record.key, record.place(), record.raw)
     if record.fault:
         return replace(found, fault=Fault("unreadable", None, record.fault))
@@ -189,6 +189,11 @@ def _lines_of(text: str, keys: Iterable[str]) -> dict[str, int]:
 
 def _champ_problem(file: str, key: str, value: Any, line: int | None) -> RawProblem:
     found = RawProblem(f"{file}:{key}", Place(file, line), "", name=key)
+    if why := fault_of([key, value]):
+        key = key.encode("utf-8", "backslashreplace").decode()
+        return RawProblem(
+            f"{file}:{key}", Place(file, line), "", name=key, fault=Fault("unreadable", None, why)
+        )
     if not isinstance(value, dict):
         return replace(found, fault=Fault("wrong_type", key, "a problem is an object"))
     marked = value.get("fws_annotations") or {}

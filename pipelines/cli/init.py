@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pipelines.data.readers import SUFFIXES, data_files
+from pipelines.data.readers import SUFFIXES, data_files, require_named
 from pipelines.errors import ConfigError, EnvironmentFault, InputError, nearest
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -61,7 +62,7 @@ def main(args: argparse.Namespace, root: Path) -> int:
     for engine in ENGINES:
         names = ", ".join(p.name for p in sources.get(engine, []))
         print(f"{engine}: {names or 'the sample inputs of the project'}")
-    print(f"next: cd {args.dir} && headrace run")
+    print(f"next: cd {shlex.quote(args.dir)} && headrace run")
     return 0
 
 
@@ -74,7 +75,10 @@ def _sources(texts: list[str], root: Path) -> dict[str, list[Path]]:
             raise ConfigError(f"{text!r} is not ENGINE=PATH", where="--source")
         if engine not in ENGINES:
             raise ConfigError(f"unknown engine {engine!r}", where="--source", cure=nearest(engine, ENGINES))
-        path = (root / name).resolve()
+        try:
+            path = (root / name).resolve()
+        except RuntimeError as e:
+            raise InputError("is a link to itself", where=name, cure="name the file behind it") from e
         if not path.exists():
             raise InputError("no such file or folder", where=name, cure="check the path")
         if path.is_dir():
@@ -83,6 +87,7 @@ def _sources(texts: list[str], root: Path) -> dict[str, list[Path]]:
             raise InputError(
                 f"unknown suffix {path.suffix!r}", where=name, cure=f"known: {', '.join(SUFFIXES)}"
             )
+        require_named(path)
         found.setdefault(engine, []).append(path)
     return found
 
@@ -124,7 +129,10 @@ def _set(params: dict[str, Any], text: str) -> None:
         at = at[key]
     if not isinstance(at, dict):
         raise ConfigError(f"unknown key {name!r}", where="--set")
-    at[last] = yaml.safe_load(value)
+    try:
+        at[last] = yaml.safe_load(value)
+    except yaml.YAMLError as e:
+        raise ConfigError(f"{value!r} is not a YAML value", where=f"--set {name}") from e
 
 
 def _make(folder: Path, sources: Mapping[str, list[Path]], params: Mapping[str, Any]) -> None:

@@ -19,6 +19,14 @@ from typing import Any, Literal
 from pipelines.errors import InputError, Place
 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".json", ".parquet")
+OTHER = {  # how files of other kinds begin
+    b"PK\x03\x04": "a ZIP archive or a spreadsheet",
+    b"\x1f\x8b": "gzip",
+    b"PAR1": "Parquet",
+    b"SQLite format 3": "an SQLite database",
+    b"\xff\xfe": "UTF-16",
+    b"\xfe\xff": "UTF-16",
+}
 LONGEST_RECORD = 500  # lines; more means that a quote was opened and never closed
 Quoting = Literal[0, 1, 2, 3]
 csv.field_size_limit(2**27)
@@ -50,7 +58,16 @@ def data_files(folder: Path) -> list[Path]:
         raise InputError(
             "holds no data files", where=str(folder), cure=f"known suffixes: {', '.join(SUFFIXES)}"
         )
+    for path in files:
+        require_named(path)
     return files
+
+
+def require_named(path: Path) -> None:
+    """Raises InputError for a file whose name is no text: rows could not say where they come from."""
+    if unwritable(str(path)):
+        name = str(path).encode("utf-8", "backslashreplace").decode()
+        raise InputError("the file's name is not UTF-8", where=name, cure="rename it")
 
 
 def records(path: Path, base: Path, columns: Sequence[str] | None = None) -> Iterator[Record]:
@@ -75,12 +92,19 @@ def relative(path: Path, base: Path) -> str:
 
 
 def header(path: Path, base: Path) -> list[str]:
-    """Column names of a CSV or TSV file, or the keys of the first good JSONL or JSON record."""
-    if path.suffix.lower() in (".csv", ".tsv"):
-        delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
-        return next(csv.reader(io.StringIO(text_of(path, base)), delimiter=delimiter), [])
-    first = next((r for r in records(path, base) if not r.fault), None)
-    return [] if first is None else list(first.values)
+    """Column names of a CSV or TSV file, or all keys of the JSONL or JSON records in order.
+
+    Raises InputError, also when a file of objects has records and none can be read.
+    """
+    suffix, name = path.suffix.lower(), relative(path, base)
+    if suffix in (".csv", ".tsv"):
+        lines = _lines(text_of(path, base), name)
+        return _header_line(lines, name, "\t" if suffix == ".tsv" else ",")[0]
+    listed = list(records(path, base))
+    if listed and all(r.fault for r in listed):
+        first = f"the first, on line {listed[0].line}, is {listed[0].fault}"
+        raise InputError(f"no record is a JSON object; {first}", where=name, cure=f"is it {suffix} at all?")
+    return list(dict.fromkeys(str(key) for r in listed for key in r.values))
 
 
 def text_of(path: Path, base: Path) -> str:
@@ -90,10 +114,13 @@ def text_of(path: Path, base: Path) -> str:
         data = path.read_bytes()
     except OSError as e:
         raise InputError(f"cannot be read: {e.strerror}", where=name) from e
-    if not data.strip():
+    if not data.removeprefix(b"\xef\xbb\xbf").strip():
         raise InputError("the file is empty", where=name, cure="give a file with rows or take it away")
     if data.startswith(b"version https://git-lfs"):
         raise InputError("is a Git LFS pointer, not the data", where=name, cure="git lfs pull")
+    kind = next((kind for magic, kind in OTHER.items() if data.startswith(magic)), None)
+    if kind is not None:
+        raise InputError(f"is not text but {kind}", where=f"{name}:1", cure="give UTF-8 text")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as e:
@@ -134,10 +161,16 @@ def _no_constant(word: str) -> float:
 
 def _jsonl(text: str, name: str) -> Iterator[Record]:
     # Split at \n alone: U+2028 and its like are not line ends in JSONL.
-    lines = text.split("\n")
-    if text.lstrip()[:1] == "[":
+    lines = _lines(text, name)
+    if text.lstrip()[:1] == "[" and not _a_bad_line(lines):
         raise InputError("holds a JSON array, not one object a line", where=name, cure="name it .json")
     return (_json_line(name, n, line) for n, line in enumerate(lines, 1) if line.strip())
+
+
+def _a_bad_line(lines: list[str]) -> bool:
+    """Whether a first line that begins as an array is whole, and others follow: no array of the file."""
+    told = [line for line in lines if line.strip()]
+    return len(told) > 1 and not _json_line("", 1, told[0]).fault.startswith("not JSON")
 
 
 def _json_line(name: str, n: int, line: str) -> Record:
@@ -151,30 +184,66 @@ def _json_line(name: str, n: int, line: str) -> Record:
 def _json_list(value: Any, name: str) -> Iterator[Record]:
     if not isinstance(value, list):
         raise InputError("must be a list of objects", where=name)
-    return (_object(name, n, v, json.dumps(v, ensure_ascii=False)) for n, v in enumerate(value, 1))
+    return (_object(name, n, v, _shown(v)) for n, v in enumerate(value, 1))
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return json.dumps(value) if unwritable(text) else text
 
 
 def _object(name: str, n: int, value: Any, raw: str) -> Record:
     if not isinstance(value, dict):
         return Record(name, n, raw=raw[:2000], fault=f"not an object but {type(value).__name__}")
-    if any(isinstance(v, float) and not math.isfinite(v) for v in value.values()):
-        return Record(name, n, raw=raw[:2000], fault="a number is out of range")
-    return Record(name, n, values=value, raw=raw[:2000])
+    fault = fault_of(value)
+    return Record(name, n, values={} if fault else value, raw=raw[:2000], fault=fault)
+
+
+def fault_of(value: Any) -> str:
+    """Why a JSON value cannot be kept, however deep it lies: "" when it can."""
+    left = [value]
+    while left:
+        one = left.pop()
+        if isinstance(one, dict):
+            left += [*one.keys(), *one.values()]
+        elif isinstance(one, list):
+            left += one
+        elif isinstance(one, float) and not math.isfinite(one):
+            return "a number is out of range"
+        elif isinstance(one, str) and unwritable(one):
+            return "half of a surrogate pair stands alone"
+    return ""
+
+
+def unwritable(text: str) -> bool:
+    """True for a text that UTF-8 cannot hold: half of a surrogate pair, as in the JSON "\\ud800"."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
 
 
 def _delimited(text: str, name: str, delimiter: str, columns: Sequence[str] | None) -> Iterator[Record]:
-    lines = text.replace("\r\n", "\n").split("\n")
-    if lines and not lines[-1]:
-        lines.pop()
-    start = 0
+    lines, start = _lines(text, name), 0
     if columns is None:
         columns, start = _header_line(lines, name, delimiter)
     quoting: Quoting = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
     return _rows(lines, start, name, delimiter, list(columns), quoting)
 
 
+def _lines(text: str, name: str) -> list[str]:
+    """Lines of a text, without their ends. Raises InputError where CR alone would end them."""
+    if "\r" in text.strip() and "\n" not in text:
+        raise InputError("its lines end with CR alone", where=name, cure="end them with LF: tr '\\r' '\\n'")
+    return text.replace("\r\n", "\n").removesuffix("\n").split("\n")
+
+
 def _header_line(lines: list[str], name: str, delimiter: str) -> tuple[list[str], int]:
-    found = next(csv.reader([lines[0]], delimiter=delimiter), [])
+    try:
+        found = next(csv.reader([lines[0]], delimiter=delimiter), [])
+    except csv.Error as e:
+        raise InputError(f"the header cannot be read: {e}", where=f"{name}:1") from e
     if text_looks_like_json(lines[0]):
         raise InputError("holds JSON, not a table", where=name, cure="name it .jsonl or .json")
     twice = sorted({c for c in found if found.count(c) > 1})

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pipelines.data.readers import fault_of
 from pipelines.egoavu.timeline import Span, narration_intervals, parse_clock
 
 LONGEST_S = 3.6e7  # 10,000 hours: a time past it is none (a date in seconds, say)
@@ -132,7 +133,7 @@ def narration(values: Mapping[str, Any]) -> Action:
         listed = ast.literal_eval(raw) if raw.strip() else []
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         raise Fault("bad_nouns", "all_nouns", f"{raw[:80]!r} is not a list") from None
-    if not isinstance(listed, list) or not all(isinstance(n, str) for n in listed):
+    if not isinstance(listed, list) or not all(isinstance(n, str) for n in listed) or fault_of(listed):
         raise Fault("bad_nouns", "all_nouns", f"{raw[:80]!r} is not a list of words")
     nouns = tuple(dict.fromkeys(name for n in listed if (name := noun_name(n))))
     verb = _text(values, "verb").lower() or text.split()[0]

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 
-from pipelines.data.readers import data_files, header, records, relative
+from pipelines.data.readers import data_files, header, relative
 from pipelines.errors import InputError
 
 TIMES = ("video_id", "start_timestamp", "stop_timestamp")
@@ -64,20 +64,13 @@ def _kind(path: Path, folder: Path) -> Kind | None:
     name = relative(path, folder)
     if path.suffix.lower() not in (".csv", ".tsv", ".jsonl", ".json"):
         raise InputError("this engine does not read such files", where=name, cure="give CSV or JSONL")
-    columns = _columns(path, folder)
+    columns = header(path, folder)
     for kind, needed in COLUMNS.items():  # where one kind has all columns of another it comes first
         if set(needed) <= set(columns):
             return kind
     if any(set(columns) == aside for aside in ASIDE):
         return None
     raise _unknown(columns, name)
-
-
-def _columns(path: Path, folder: Path) -> list[str]:
-    """Column names; of a file of objects all keys, so that a key missing in one is a bad record only."""
-    if path.suffix.lower() in (".csv", ".tsv"):
-        return header(path, folder)
-    return sorted({str(key) for record in records(path, folder) for key in record.values})
 
 
 def _unknown(columns: Iterable[str], name: str) -> InputError:
@@ -89,7 +82,7 @@ def _unknown(columns: Iterable[str], name: str) -> InputError:
         return InputError(
             f"holds none of the known columns; it has {', '.join(map(repr, sorted(there)))[:200] or 'none'}",
             where=name,
-            cure=f"a {kind} file needs {_listed(Kind.NARRATIONS)}; a scene {_listed(Kind.SCENES)}",
+            cure=f"narrations need {_listed(Kind.NARRATIONS)}; scenes {_listed(Kind.SCENES)}",
         )
     missing = [c for c in COLUMNS[kind] if c not in there]
     return InputError(

@@ -9,6 +9,8 @@ from __future__ import annotations
 import ast
 import re
 
+from pipelines.data.readers import fault_of
+
 LONGEST = 20_000  # characters; a longer cell is no list of short answers
 _SEPARATORS = re.compile("[;\u061b\uff1b]")  # Latin, Arabic and full-width semicolons
 
@@ -44,4 +46,7 @@ def _members(cell: object) -> list[str] | None:
             return None
     if not isinstance(cell, list) or not all(isinstance(v, str | int | float) for v in cell):
         return None
-    return [str(v) for v in cell]
+    try:
+        return None if fault_of(cell) else [str(v) for v in cell]
+    except ValueError:  # an integer of more digits than Python prints, written in another base
+        return None

@@ -101,6 +101,15 @@ def recognise(columns: Sequence[str], file: str) -> Layout:
     return Layout(kind, stem, wordings, answers, label, index, ignored)
 
 
+def usual(columns: Sequence[str], listed: Sequence[Record]) -> list[str]:
+    """The columns without those of the format that fewer records are in: one odd record decides nothing."""
+    of_wide = {c for c in columns if c.strip().casefold() not in (*INDEX, "no") and language_code(c)}
+    wide = sum(not of_wide.isdisjoint(r.values) for r in listed)
+    long = sum("question" in r.values for r in listed)
+    odd = of_wide if wide < long else {"question"} if long < wide else set()
+    return [c for c in columns if c not in odd]
+
+
 def cells(layout: Layout, record: Record) -> list[str]:
     """Languages in which a record claims a question: its work items. Empty when that is not told."""
     if record.fault or layout.kind == "aliases":

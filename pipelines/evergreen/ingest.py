@@ -18,8 +18,8 @@ import polars as pl
 from pipelines.data.readers import Record, data_files, header, records, relative
 from pipelines.data.rows import digest
 from pipelines.data.tables import read_parquet
-from pipelines.errors import ConfigError
-from pipelines.evergreen.formats import Fault, Layout, Said, aliases_of, cells, recognise, said
+from pipelines.errors import ConfigError, InputError
+from pipelines.evergreen.formats import Fault, Layout, Said, aliases_of, cells, recognise, said, usual
 from pipelines.evergreen.schema import QUESTION, language_code, questions
 from pipelines.step import Step
 
@@ -84,12 +84,15 @@ def read_book(path: Path, folder: Path, limit: int = 0) -> Book:
     """A whole file. Raises InputError when it is not what its suffix says or has no known columns."""
     name = relative(path, folder)
     if path.suffix.lower() == ".parquet":
-        frame = read_parquet(path)
+        try:
+            frame = read_parquet(path)
+        except InputError as e:
+            raise InputError("is not a readable Parquet file", where=name, cure="is it one at all?") from e
         layout = recognise(frame.columns, name)
         listed = [Record(name, n, row, str(row)[:2000]) for n, row in enumerate(frame.to_dicts(), 1)]
     else:
-        layout = recognise(header(path, folder), name)
-        listed = list(records(path, folder))
+        columns, listed = header(path, folder), list(records(path, folder))
+        layout = recognise(usual(columns, listed), name)
     return Book(layout, listed[:limit] if limit and layout.kind != "aliases" else listed)
 
 

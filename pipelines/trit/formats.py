@@ -63,12 +63,13 @@ def read_book(path: Path, base: Path, limit: int = 0) -> Book:
         listed, kind, language = list(records(path, base, MGSM_COLUMNS)), "mgsm", named.group(1).lower()
     else:
         columns, language = header(path, base), ""
-        kind = "own" if {"id", "language"} <= set(columns) else "gsm8k"
+        listed = list(records(path, base))
+        own = sum({"id", "language"} <= r.values.keys() for r in listed)
+        kind = "own" if own and 2 * own >= sum(not r.fault for r in listed) else "gsm8k"
         answer = "ground_truth" if "ground_truth" in columns else "answer"
         require(
             columns, ("id", "language", "question", "answer") if kind == "own" else ("question", answer), name
         )
-        listed = list(records(path, base))
     return Book(kind, language, listed[:limit] if limit else listed, str(Path(name).parent))
 
 

@@ -73,6 +73,25 @@ def test_a_champ_solution_is_right_when_no_step_was_marked(workspace: Workspace)
     assert origin["v0.json"] == line
 
 
+def test_a_champ_problem_that_cannot_be_written_costs_itself(workspace: Workspace) -> None:
+    odd = {**CHAMP["problems"], "P_A_3\udc00": {"_text": "How?", "_answer": "1"}}
+    odd["P_A_4"] = {"_text": "How \ud800?", "_answer": "1"}
+    workspace.put("v0.json", json.dumps({"problems": odd}, indent=1))
+    workspace.run("ingest")
+    bad = workspace.rejected("ingest").select("item", "reason").sort("item").rows()
+    assert bad == [("cbu/v0.json:P_A_3\\udc00", "unreadable"), ("cbu/v0.json:P_A_4", "unreadable")]
+    assert len(workspace.rows("ingest")) == 4
+
+
+def test_a_first_line_without_its_question_costs_itself(workspace: Workspace) -> None:
+    good = json.dumps(problem(1, "What is 1 + 1?", 2, "It is 2."))
+    workspace.put("a.jsonl", f'{{"id": "x", "answer": 5}}\n{good}\n')
+    workspace.run("ingest")
+    bad = workspace.rejected("ingest").select("line", "column", "reason").rows()
+    assert bad == [(1, "question", "missing_value")]
+    assert len(workspace.rows("ingest")) == 2
+
+
 def _origin(workspace: Workspace) -> list[tuple[str, int]]:
     frame = pl.read_parquet(workspace.root / "data/cbu/ingest/origin.parquet").sort("line")
     return [(str(f), int(n)) for f, n in frame.select("file", "line").rows()]
@@ -89,6 +108,8 @@ def _origin(workspace: Workspace) -> list[tuple[str, int]]:
         ('{"id": "x", "question": "Why?", "answer": 5, "candidates": {}}', "wrong_type", "candidates"),
         ('{"id": "x", "question": "Half a li', "unreadable", None),
         ("[1, 2]", "unreadable", None),
+        ('{"id": "x", "question": "\\ud800", "answer": 5}', "unreadable", None),
+        ('{"id": "x", "question": "Why?", "ground_truth": 5}', "wrong_type", "ground_truth"),
         ('{"id": "p1", "question": "Another one?", "answer": 5}', "id_used_twice", None),
     ],
 )

@@ -70,6 +70,9 @@ def test_a_parameter_can_be_set(here: Path) -> None:
         (["--profile", "dema"], "unknown profile 'dema' (did you mean 'demo'?)"),
         (["--set", "trit.languges=[fr]"], "unknown key 'languges' (did you mean 'languages'?)"),
         (["--set", "seed=many"], "params.yaml: seed: must be int, is 'many'"),
+        (["--set", "trit.languages=[fr"], "--set trit.languages: '[fr' is not a YAML value"),
+        (["--source", "evergreen=ring.csv"], "ring.csv: is a link to itself"),
+        (["--source", "evergreen=\udcff.csv"], "the file's name is not UTF-8 (rename it)"),
         (["--sauce", "x"], "unrecognized arguments: --sauce"),
     ],
 )
@@ -78,6 +81,8 @@ def test_what_is_wrong_is_one_line_and_nothing_is_made(
 ) -> None:
     (here / "notes.txt").write_text("x")
     (here / "void").mkdir()
+    (here / "ring.csv").symlink_to("ring.csv")
+    (here / "\udcff.csv").write_text(QUESTIONS)
     before = names(here)
     assert main(["init", "mine", *arguments]) == 1
     error = capsys.readouterr().err

@@ -146,3 +146,62 @@ def test_every_nonempty_jsonl_line_is_one_record(values: list[dict[str, int] | N
     with tempfile.TemporaryDirectory() as folder:
         got = read(Path(folder), "q.jsonl", text)
     assert [None if r.fault else r.values for r in got] == [*values, {}]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        ("q.csv", b"\x1f\x8b\x08\0\0", "q.csv:1: is not text but gzip"),
+        ("q.csv", b"PAR1\x15\x04", "q.csv:1: is not text but Parquet"),
+        ("q.csv", "a,b\n1,2\n".encode("utf-16"), "q.csv:1: is not text but UTF-16"),
+        ("q.csv", b"\xef\xbb\xbf \n", "q.csv: the file is empty"),
+        ("q.csv", b"a,b\r1,2\r", "q.csv: its lines end with CR alone (end them with LF"),
+        ("q.csv", b"a\rb,c\n1,2\n", "q.csv:1: the header cannot be read"),
+        ("q.csv", b'{"a": 1}\n{"a": 2}\n', "q.csv: holds JSON, not a table"),
+        ("q.jsonl", b'{"a": 1}\r{"a": 2}\r', "q.jsonl: its lines end with CR alone"),
+        ("q.jsonl", b"a,b\n1,2\n", "q.jsonl: no record is a JSON object; the first, on line 1, is not JSON"),
+        ("q.jsonl", b'[{"a": 1},\n{"a": 2}]\n', "q.jsonl: holds a JSON array"),
+    ],
+)
+def test_the_columns_of_a_file_that_is_something_else_are_an_error_with_its_name(
+    tmp_path: Path, name: str, data: bytes, message: str
+) -> None:
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(InputError) as error:
+        header(tmp_path / name, tmp_path)
+    assert str(error.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        '{"a": "\\ud800"}',
+        '{"\\udfff": 1}',
+        '{"a": {"b": ["\\ud800 x"]}}',
+        '{"a": [1e999]}',
+        '{"a": {"b": -1e999}}',
+        "[1]",
+    ],
+)
+def test_a_record_that_cannot_be_kept_costs_itself_wherever_it_stands(tmp_path: Path, bad: str) -> None:
+    good = '{"a": "é\\ud83d\\ude00"}'
+    for at in range(3):
+        lines = [good, good]
+        lines.insert(at, bad)
+        for name, text in (("q.jsonl", "\n".join(lines)), ("q.json", f"[{','.join(lines)}]")):
+            got = read(tmp_path, name, text)
+            assert [r.values for r in got if not r.fault] == [{"a": "é😀"}] * 2
+            assert [bool(r.fault) for r in got] == [n == at for n in range(3)]
+            assert got[at].raw.encode()  # a reject keeps it, so UTF-8 must hold it
+            assert header(tmp_path / name, tmp_path) == ["a"]
+
+
+def test_the_keys_of_all_records_count_not_those_of_the_first(tmp_path: Path) -> None:
+    (tmp_path / "q.jsonl").write_text('{"a": 1}\nbroken\n{"b": 1, "a": 2}\n')
+    assert header(tmp_path / "q.jsonl", tmp_path) == ["a", "b"]
+
+
+def test_a_file_whose_name_is_no_text_is_refused_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / "bad\udcff.csv").write_text("a\n1\n")
+    with pytest.raises(InputError, match=r"bad\\udcff.csv: the file's name is not UTF-8 \(rename it\)"):
+        data_files(tmp_path)

@@ -106,3 +106,10 @@ def test_a_number_that_is_no_time_of_a_video_is_refused(raw: float) -> None:
     with pytest.raises(Fault) as caught:
         known.scene(scene(end=raw))
     assert (caught.value.reason, caught.value.column) == ("bad_time", "end")
+
+
+def test_nouns_that_cannot_be_written_are_refused() -> None:
+    row = {"narration_id": "n", "start_timestamp": "00:00:01", "stop_timestamp": "00:00:02"}
+    with pytest.raises(Fault) as caught:
+        known.narration({**row, "narration": "cut leek", "verb": "cut", "all_nouns": r"['\ud800']"})
+    assert (caught.value.reason, caught.value.column) == ("bad_nouns", "all_nouns")

@@ -13,6 +13,8 @@ from evergreen_rows import raw_folder, run_ingest
 
 from pipelines.errors import InputError
 from pipelines.evergreen.alias_cells import alias_list
+from pipelines.evergreen.formats import Said, said
+from pipelines.evergreen.ingest import read_book, usable
 from pipelines.evergreen.schema import parse_label
 from pipelines.step import Step
 
@@ -73,6 +75,8 @@ def test_other_words_are_no_label(spelled: object) -> None:
         ("['open", None),
         ("[" * 5000, None),
         ({"a": 1}, None),
+        ("['\\ud800']", None),
+        (f"[0x{'f' * 9000}]", None),
     ],
 )
 def test_aliases_are_unpacked_or_refused(cell: object, aliases: list[str] | None) -> None:
@@ -173,6 +177,26 @@ def test_bad_records_cost_themselves_and_say_where(read_raw: Callable[..., Step]
     assert [r["question"] for r in found] == ["A?", "B?", "J?"]
     last = found[2]
     assert (last["change_rate"], last["answer"], last["as_of"]) == ("slow", "oui", date(2025, 1, 15))
+
+
+@pytest.mark.parametrize(
+    ("usual", "odd"),
+    [
+        ('{"question": "A?", "label": "1"}', '{"de": "X?", "label": "1"}'),
+        ('{"en": "A?", "label": "1"}', '{"question": "X?", "label": "1"}'),
+        ('{"question": "A?", "label": "1"}', '{"label": "1"}'),
+        ('{"question": "A?", "label": "1"}', '{"question": "X?"}'),
+    ],
+)
+def test_one_odd_record_costs_itself_wherever_it_stands(tmp_path: Path, usual: str, odd: str) -> None:
+    for at in range(3):
+        lines = [usual, usual]
+        lines.insert(at, odd)
+        (tmp_path / "q.jsonl").write_text("\n".join(lines))
+        book = read_book(tmp_path / "q.jsonl", tmp_path)
+        told = [said(book.layout, r) for r in book.records]
+        good = [isinstance(s, Said) and usable(next(iter(s.wordings.values()))) for s in told]
+        assert good == [n != at for n in range(3)]
 
 
 def test_parquet_is_read_as_the_same_table_would_be(tmp_path: Path) -> None:

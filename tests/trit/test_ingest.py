@@ -66,6 +66,7 @@ def test_a_bad_row_is_rejected_with_file_line_and_column_and_the_others_are_read
         ({"id": "a", "language": "en", "question": "x?", "answer": "3"}, "answer_conflict", None),
         ({"id": "a", "language": "fr", "question": "x ?", "answer": "3"}, "answer_conflict", "answer"),
         ("{broken", "unreadable", None),
+        ('{"id": "h", "language": "en", "question": "\\ud800?", "answer": "2"}', "unreadable", None),
     ]
     lines = [good, *(b if isinstance(b, str) else json.dumps(b) for b, _, _ in bad)]
     loop.raw("own.jsonl", "\n".join(lines) + "\n")
@@ -73,9 +74,27 @@ def test_a_bad_row_is_rejected_with_file_line_and_column_and_the_others_are_read
     rejected = rows(loop, "rejected").sort("line")
     assert rows(loop)["problem_key"].to_list() == ["a"]
     assert list(rejected.select("reason", "column").iter_rows()) == [(r, c) for _, r, c in bad]
-    assert rejected["line"].to_list() == list(range(2, 13))
+    assert rejected["line"].to_list() == list(range(2, 14))
     assert set(rejected["file"]) == {"own.jsonl"}
-    assert step.rows_in == 12 == len(rows(loop)) + len(rejected)
+    assert step.rows_in == 13 == len(rows(loop)) + len(rejected)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"id": "a", "language": "en", "answer": "2"},
+        {"id": "a", "language": "en", "question": "x?"},
+        {"id": "a", "question": "x?", "answer": "2"},
+        {"language": "en", "question": "x?", "answer": "2"},
+        {},
+    ],
+)
+def test_a_first_record_that_lacks_a_key_costs_itself(loop: Any, odd: dict[str, str]) -> None:
+    good = {"id": "b", "language": "en", "question": "1 + 1?", "answer": 2}
+    loop.raw("own.jsonl", f"{json.dumps(odd)}\n{json.dumps(good)}\n")
+    loop.run("ingest")
+    assert rows(loop)["problem_key"].to_list() == ["b"]
+    assert rows(loop, "rejected")["line"].to_list() == [1]
 
 
 def test_a_solution_without_a_final_answer_is_rejected(loop: Any) -> None:
