@@ -1,0 +1,73 @@
+"""Waiting for whoever writes now: another of ours, or a bare `dvc`.
+
+Law: one process at a time writes, the second waits and says for whom, and a
+lock ends with its process, however that ends.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from pipelines.errors import EnvironmentFault
+
+T = TypeVar("T")
+WAIT_S = 1.0
+BUSY = re.compile(r"busy, it is being blocked|Unable to acquire lock|being blocked by", re.I)
+
+
+class Busy(Exception):
+    pass
+
+
+@contextmanager
+def writer(root: Path, who: str, say: Callable[[str], None] = print) -> Iterator[None]:
+    """The one writer's lock of this workspace; ends with the process, however it ends."""
+    import fcntl
+
+    path = root / ".headrace" / "writer.lock"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = open(path, "a+", encoding="utf-8")  # noqa: SIM115 - held until the end of the block
+    except OSError as e:
+        raise EnvironmentFault(f"cannot take the lock: {e.strerror}", where=str(path)) from e
+    with handle:
+        said = False
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if not said:
+                    handle.seek(0)
+                    say(f"waiting for {handle.read().strip() or 'another run'}")
+                    said = True
+                time.sleep(WAIT_S / 4)
+        handle.seek(0)
+        handle.truncate()
+        handle.write(f"{who} (PID {os.getpid()})\n")
+        handle.flush()
+        yield
+
+
+def until_free(act: Callable[[], T], say: Callable[[str], None]) -> T:
+    """Runs `act` again while a bare `dvc` holds DVC's own locks."""
+    said = False
+    while True:
+        try:
+            return act()
+        except Busy as e:
+            if not said:
+                say(f"waiting for a dvc command: {e}")
+                said = True
+            time.sleep(WAIT_S)
+
+
+def by_whom(error: BaseException) -> str:
+    """What is busy and the PID and command that hold it; without DVC's advice to remove the lock."""
+    return " ".join(str(error).split("If there are no processes")[0].split())
