@@ -1,7 +1,8 @@
 """Typed parameters out of params.yaml.
 
 Law: an unknown key or a value of the wrong type is refused with the nearest
-known key, before any work starts. Nothing has a second default elsewhere.
+known key, before any work starts. Nothing has a second default elsewhere. A
+knob is a size, a share, a time or a temperature: finite and never negative.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 from pipelines.errors import ConfigError, nearest
 
 T = TypeVar("T")
+MOST = 10**9  # above it nothing is meant that could be done
 
 
 def read_params(path: Path) -> dict[str, Any]:
@@ -76,8 +78,12 @@ def _coerce(hint: Any, value: Any, where: str) -> Any:
         return tuple(_coerce(args[0], v, f"{where}[{i}]") for i, v in enumerate(value))
     if origin is dict and isinstance(value, dict):
         return {str(k): _coerce(args[1], v, f"{where}.{k}") for k, v in value.items()}
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+    if hint in (int, float) and isinstance(value, int | float) and not isinstance(value, bool):
+        if not 0 <= value <= MOST:
+            least = "must not be negative" if value < 0 else f"must be a number up to {MOST:.0e}"
+            raise ConfigError(f"{least}, is {value!r}", where=f"params.yaml: {where}")
+        if hint is float:
+            return float(value)
     if isinstance(hint, type) and isinstance(value, hint) and (hint is bool) == isinstance(value, bool):
         return value
     name = getattr(hint, "__name__", str(hint))

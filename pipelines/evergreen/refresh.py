@@ -28,6 +28,7 @@ from pipelines.step import Step
 
 SCHEMA = Schema("evergreen.refresh", HISTORY, ("question_id", "language", "valid_from"))
 GATE = SUITE
+LONGEST_DAYS = 36_525  # a century
 
 Key = tuple[str, str]  # question_id, language
 
@@ -47,9 +48,10 @@ class Params:
     @property
     def every(self) -> Intervals:
         """The intervals. Raises ConfigError for impossible ones."""
-        if self.fast_days < 1 or self.slow_days < 1 or not 0.0 <= self.audit_share <= 1.0:
+        days = (self.fast_days, self.slow_days)
+        if not 1 <= min(days) <= max(days) <= LONGEST_DAYS or not 0.0 <= self.audit_share <= 1.0:
             raise ConfigError(
-                "fast_days and slow_days must be at least 1, audit_share in [0, 1]",
+                f"fast_days and slow_days must be in [1, {LONGEST_DAYS}], audit_share in [0, 1]",
                 where="params.yaml: evergreen.refresh",
             )
         return Intervals(self.fast_days, self.slow_days, self.audit_share)

@@ -59,7 +59,7 @@ class Settings:
 
 
 def effective(settings: Settings) -> Settings:
-    """`settings` as the environment overrides them. Raises ConfigError for an unknown backend."""
+    """`settings` as the environment overrides them. Raises ConfigError for what cannot be."""
     settings = replace(
         settings,
         backend=os.environ.get("HEADRACE_LLM_BACKEND") or settings.backend,
@@ -69,6 +69,10 @@ def effective(settings: Settings) -> Settings:
     if settings.backend not in BACKENDS:
         what = f"unknown model backend {settings.backend!r}"
         raise ConfigError(what, where="llm.backend", cure=nearest(settings.backend, BACKENDS))
+    for name in ("concurrency", "connect_timeout_s", "first_byte_timeout_s", "timeout_s"):
+        value = getattr(settings, name)
+        if value <= 0:
+            raise ConfigError(f"must be above 0, is {value}", where=f"params.yaml: llm.{name}")
     return settings
 
 

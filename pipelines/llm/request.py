@@ -24,19 +24,30 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from pipelines.errors import ConfigError
+
 KEY_VERSION = 1
 Kind = Literal["completion", "chat", "embedding"]
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """How to draw an answer. Every field is part of the key."""
+    """How to draw an answer. Every field is part of the key. Raises ConfigError for what no model can do."""
 
     max_tokens: int
     temperature: float = 0.0
     top_p: float = 1.0
     top_k: int | None = None
     stop: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, value, fits, range_ in (
+            ("max_tokens", self.max_tokens, self.max_tokens >= 1, "at least 1"),
+            ("temperature", self.temperature, 0 <= self.temperature <= 2, "in [0, 2]"),
+            ("top_p", self.top_p, 0 < self.top_p <= 1, "above 0 and at most 1"),
+        ):
+            if not fits:
+                raise ConfigError(f"{name} must be {range_}, is {value}", where="params.yaml")
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,7 @@ def run(step: Step, params: Params) -> None:
 def rules_of(params: Params, language: str, prompt: Prompt) -> Rules:
     """The checks' knowledge. Raises ConfigError when a language has no length ratio or is no candidate."""
     ratio = params.length_ratio.get(language, ())
-    if len(ratio) != 2:
+    if len(ratio) != 2 or ratio[0] > ratio[1]:
         raise ConfigError(
             f"needs [shortest, longest] for {language!r}", where="params.yaml: trit.translate.length_ratio"
         )

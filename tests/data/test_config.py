@@ -65,3 +65,31 @@ def test_broken_yaml_names_its_line(tmp_path: Path) -> None:
     (tmp_path / "params.yaml").write_text("seed: 1\nllm: {a: [\n")
     with pytest.raises(ConfigError, match="params.yaml:3: not valid YAML"):
         read_params(tmp_path / "params.yaml")
+
+
+@pytest.mark.parametrize(
+    ("told", "message"),
+    [
+        ({"k": -1}, "params.yaml: trit.translate.k: must not be negative, is -1"),
+        ({"k": 10**30}, "params.yaml: trit.translate.k: must be a number up to 1e+09"),
+        (
+            {"k": 1, "threshold": float("nan")},
+            "trit.translate.threshold: must be a number up to 1e+09, is nan",
+        ),
+        (
+            {"k": 1, "threshold": float("inf")},
+            "trit.translate.threshold: must be a number up to 1e+09, is inf",
+        ),
+        ({"k": 1, "threshold": float("-inf")}, "trit.translate.threshold: must not be negative, is -inf"),
+        ({"k": 1, "limit": -5}, "trit.translate.limit: must not be negative, is -5"),
+        ({"k": 1, "caps": {"a": -5}}, "trit.translate.caps.a: must not be negative, is -5"),
+        (
+            {"k": 1, "sampling": {"temperature": -1}},
+            "trit.translate.sampling.temperature: must not be negative",
+        ),
+    ],
+)
+def test_a_number_that_no_knob_can_have_is_refused(told: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        load(Params, told, "trit.translate")
+    assert message in str(error.value)

@@ -6,9 +6,11 @@ import unicodedata
 from dataclasses import replace
 
 import orjson
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipelines.errors import ConfigError
 from pipelines.llm.protocol import request_body
 from pipelines.llm.request import Request, Sampling, canonical, request_key, seed_of
 
@@ -17,8 +19,8 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 samplings = st.builds(
     Sampling,
     max_tokens=st.integers(1, 4096),
-    temperature=st.floats(0, 2).map(lambda x: round(x, 3)),
-    top_p=st.floats(0, 1).map(lambda x: round(x, 3)),
+    temperature=st.floats(0, 1.5).map(lambda x: round(x, 3)),
+    top_p=st.floats(0.001, 1).map(lambda x: round(x, 3)),
     top_k=st.none() | st.integers(1, 100),
     stop=st.lists(texts, max_size=2).map(tuple),
 )
@@ -107,3 +109,21 @@ def test_a_seed_depends_on_run_row_and_sample_alone() -> None:
     assert seed_of(1, "row", 0) == seed_of(1, "row", 0)
     assert len({seed_of(r, k, s) for r in (1, 2) for k in ("a", "b") for s in (0, 1)}) == 8
     assert all(0 <= seed_of(1, str(n), 0) < 2**31 for n in range(200))
+
+
+@pytest.mark.parametrize(
+    ("odd", "message"),
+    [
+        ({"max_tokens": 0}, "max_tokens must be at least 1, is 0"),
+        ({"temperature": 2.5}, "temperature must be in [0, 2], is 2.5"),
+        ({"temperature": float("nan")}, "temperature must be in [0, 2], is nan"),
+        ({"top_p": 0.0}, "top_p must be above 0 and at most 1, is 0.0"),
+        ({"top_p": 1.5}, "top_p must be above 0 and at most 1, is 1.5"),
+    ],
+)
+def test_sampling_that_no_model_can_do_is_refused_before_anything_is_asked(
+    odd: dict[str, float], message: str
+) -> None:
+    with pytest.raises(ConfigError) as error:
+        Sampling(**{"max_tokens": 4, **odd})  # type: ignore[arg-type]
+    assert message in str(error.value)

@@ -272,6 +272,8 @@ def test_the_environment_wins_over_params(serve, tmp_path: Path, monkeypatch: py
         (Settings(backend="embeded"), "unknown model backend 'embeded'.*did you mean 'embedded'"),
         (Settings(model="smollm-135m"), "unknown model 'smollm-135m'.*did you mean 'smollm2-135m'"),
         (Settings(backend="openai"), "llm.base_url must start with http"),
+        (Settings(concurrency=0), "llm.concurrency: must be above 0, is 0"),
+        (Settings(timeout_s=0.0), "llm.timeout_s: must be above 0, is 0.0"),
     ],
 )
 def test_a_wrong_setting_is_told_before_a_store_is_made(tmp_path: Path, wrong: Settings, says: str) -> None:
