@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.demo import demo
+
+__all__ = ["demo"]
 ROOT = Path(__file__).parents[1]
 
 

@@ -50,13 +50,16 @@ def free_port() -> int:
 
 
 @pytest.fixture(scope="module")
-def ui(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ui]:
-    """A workspace that the command line made and ran, with both servers over it."""
+def ui(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Ui]:
+    """A copy of the demo that the command line ran, with both servers over it."""
     if not Path(CHROMIUM).is_file():
         pytest.skip(f"no Chromium at {CHROMIUM}: set HEADRACE_CHROMIUM")
     from playwright.sync_api import sync_playwright
 
-    root = workspace(tmp_path_factory.mktemp("ui") / "workspace")
+    told = os.environ.get("HEADRACE_UI_WORKSPACE") or request.getfixturevalue("demo").folder
+    root = tmp_path_factory.mktemp("ui") / "workspace"
+    shutil.copytree(told, root, symlinks=True, ignore=shutil.ignore_patterns("models"))
+    headrace("run", cwd=root)
     shots = Path(os.environ.get("HEADRACE_SCREENSHOTS", str(tmp_path_factory.mktemp("shots"))))
     shots.mkdir(parents=True, exist_ok=True)
     wanted = servers(root, free_port(), free_port())
@@ -71,17 +74,6 @@ def ui(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ui]:
             browser.close()
     finally:
         stop(running)
-
-
-def workspace(root: Path) -> Path:
-    """$HEADRACE_UI_WORKSPACE (copied, already run), else one made and run here."""
-    told = os.environ.get("HEADRACE_UI_WORKSPACE")
-    if told:
-        shutil.copytree(told, root, symlinks=True)
-    else:
-        headrace("init", str(root))
-    headrace("run", cwd=root)
-    return root
 
 
 def headrace(*arguments: str, cwd: Path | None = None) -> None:

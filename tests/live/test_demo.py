@@ -12,7 +12,7 @@ import pytest
 
 from pipelines.lineage import Tracer
 from pipelines.llm.store import Store
-from tests.live.conftest import Demo
+from tests.demo import Demo
 
 pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(1500)]
 OUTCOMES = ("accepted", "rejected", "refused", "unparsable", "unverified", "failed", "over_budget")
