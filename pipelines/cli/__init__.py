@@ -26,6 +26,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except HeadraceError as e:
         print(f"headrace: {e}", file=sys.stderr)
         return 1
+    except ModuleNotFoundError as e:
+        if (e.name or "").split(".")[0] == "pipelines":
+            raise
+        cure = "make setup, then . .venv/bin/activate"
+        print(
+            f"headrace: this Python lacks the package {e.name!r}: {sys.executable} ({cure})", file=sys.stderr
+        )
+        return 1
     except KeyboardInterrupt:
         print("headrace: interrupted; what was answered is stored", file=sys.stderr)
         return 130
