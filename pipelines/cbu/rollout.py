@@ -18,6 +18,7 @@ from typing import Any
 import polars as pl
 
 from pipelines.data.answers import Verdict, Verifier, extract
+from pipelines.data.config import MOST_SAMPLES
 from pipelines.data.outcomes import Outcome
 from pipelines.data.prompts import Prompt, load_prompt
 from pipelines.data.rows import Schema, digest
@@ -101,8 +102,9 @@ def run(step: Step, params: Params) -> None:
 
 def _check(params: Params) -> None:
     where = "params.yaml: cbu.rollout"
-    if params.rollouts < 1:
-        raise ConfigError(f"rollouts must be at least 1, is {params.rollouts}", where=where)
+    if not 1 <= params.rollouts <= MOST_SAMPLES:
+        what = f"rollouts must be at least 1 and at most {MOST_SAMPLES}, is {params.rollouts}"
+        raise ConfigError(what, where=where)
     for key, known in (("style", tuple(PROMPTS)), ("cut", CUT)):
         value = getattr(params, key)
         if value not in known:

@@ -12,6 +12,7 @@ from pipelines.data.config import load, read_params
 from pipelines.errors import ConfigError, nearest
 
 TOP = {"profile": str, "seed": int}
+WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 USED = re.compile(r"\$\{([a-z_]+)\.([a-z_]+)\}")
 
 
@@ -81,6 +82,22 @@ def _engine(engine: str, section: Any, names: set[str], shared: set[str]) -> Non
         if key not in names | shared:
             where = f"params.yaml: {engine}"
             raise ConfigError(f"unknown key {key!r}", where=where, cure=nearest(str(key), names | shared))
+    for key in sorted(shared):
+        _entries(section.get(key), f"params.yaml: {engine}.{key}")
     for name in sorted(names):
         module = importlib.import_module(f"pipelines.{engine}.{name}")
         load(module.Params, section.get(name), f"{engine}.{name}")
+
+
+def _entries(value: Any, where: str) -> None:
+    """What dvc.yaml runs a stage for each of: distinct words, as a shell and a path take them."""
+    if not isinstance(value, list) or not value:
+        raise ConfigError(f"must be a list of at least one word, is {value!r}", where=where)
+    for word in value:
+        if not isinstance(word, str) or not WORD.fullmatch(word):
+            raise ConfigError(
+                f"{word!r} is no plain word", where=where, cure="quote it if YAML reads it else"
+            )
+    twice = sorted({word for word in value if value.count(word) > 1})
+    if twice:
+        raise ConfigError(f"{twice[0]!r} stands twice", where=where)

@@ -7,6 +7,7 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from pipelines.cli.params import check_params
 from pipelines.step import read_outcomes
 
 OTHER = ("refused", "unparsable", "unverified", "failed", "over_budget")
@@ -35,6 +36,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace, root: Path) -> int:
+    check_params(root)
     found = lines(root)
     if args.json:
         print(json.dumps({"stages": [asdict(x) for x in found]}))
@@ -53,7 +55,7 @@ def lines(root: Path) -> list[Line]:
 
 def _line(root: Path, name: str, folder: str, fresh: bool) -> Line:
     seen = read_outcomes(root, folder)
-    if seen is None:
+    if seen is None or not {"rows_in", "items", "accepted", "rejected", "rows_out", *OTHER} <= seen.keys():
         return Line(name, None, None, None, None, None, None, fresh)
     other = sum(seen[o] for o in OTHER)
     return Line(

@@ -17,6 +17,7 @@ from pipelines.errors import ConfigError, nearest
 
 T = TypeVar("T")
 MOST = 10**9  # above it nothing is meant that could be done
+MOST_SAMPLES = 10_000  # of one prompt; the papers draw 64 at most
 
 
 def read_params(path: Path) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import Any
 import polars as pl
 
 from pipelines.data.answers import Verdict, Verifier, extract
+from pipelines.data.config import MOST_SAMPLES
 from pipelines.data.outcomes import Outcome
 from pipelines.data.prompts import Prompt
 from pipelines.data.rows import Schema
@@ -96,8 +97,10 @@ def run(step: Step, params: Params) -> None:
 
 def check(params: Params) -> None:
     """Raises ConfigError for a word that names nothing, before any model is asked."""
-    if params.samples < 1:
-        raise ConfigError("must be at least 1", where="params.yaml: trit.reason.samples")
+    if not 1 <= params.samples <= MOST_SAMPLES:
+        raise ConfigError(
+            f"must be at least 1 and at most {MOST_SAMPLES}", where="params.yaml: trit.reason.samples"
+        )
     for name, value, known in (
         ("format", params.format, FORMATS),
         ("repetition", params.repetition, tuple(PRESETS)),

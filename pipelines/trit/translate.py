@@ -13,6 +13,7 @@ from typing import Any
 
 import polars as pl
 
+from pipelines.data.config import MOST_SAMPLES
 from pipelines.data.prompts import Prompt
 from pipelines.data.rows import Schema
 from pipelines.errors import ConfigError
@@ -60,8 +61,10 @@ def run(step: Step, params: Params) -> None:
     """Asks K times for each source problem, checks each translation, accepts or rejects it."""
     prompt = prompt_of("translate", step.item)
     rules = rules_of(params, str(step.item), prompt)
-    if params.samples < 1:
-        raise ConfigError("must be at least 1", where="params.yaml: trit.translate.samples")
+    if not 1 <= params.samples <= MOST_SAMPLES:
+        raise ConfigError(
+            f"must be at least 1 and at most {MOST_SAMPLES}", where="params.yaml: trit.translate.samples"
+        )
     problems = {
         row["problem_key"]: row
         for row in step.read("trit/ingest").filter(pl.col("role") == "source").iter_rows(named=True)

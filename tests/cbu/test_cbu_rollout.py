@@ -195,6 +195,7 @@ def test_a_row_leads_to_its_candidate_its_neighbor_and_its_answer(ready: Workspa
     ("params", "says"),
     [
         ({"rollouts": 0}, "at least 1"),
+        ({"rollouts": 10**8}, "at most 10000"),
         ({"style": "completions"}, "did you mean 'completion'"),
         ({"cut": "wrongg"}, "did you mean 'wrong'"),
     ],

@@ -72,6 +72,11 @@ def test_what_is_wrong_is_one_line_with_its_cure(
         ),
         ("evaluation:\n  report: {samples: many}\n", "evaluation.report.samples: must be int, is 'many'"),
         ("seed: [\n", "params.yaml:"),
+        ("trit: {languages: fr}\n", "trit.languages: must be a list of at least one word, is 'fr'"),
+        ("trit: {languages: []}\n", "trit.languages: must be a list of at least one word, is []"),
+        ("trit: {languages: [fr, fr]}\n", "trit.languages: 'fr' stands twice"),
+        ("trit: {languages: [fr, no]}\n", "trit.languages: False is no plain word"),
+        ("trit: {languages: ['fr; touch made']}\n", "trit.languages: 'fr; touch made' is no plain word"),
     ],
 )
 def test_a_wrong_params_file_stops_a_run_before_it_starts(
@@ -85,8 +90,9 @@ def test_a_wrong_params_file_stops_a_run_before_it_starts(
     else:
         path.write_text(yaml.safe_dump(laid_over(yaml.safe_load(path.read_text()), told)))
     capfd.readouterr()
-    assert main(["run"]) == 1
-    assert message in capfd.readouterr().err
+    for verb in ("run", "status"):
+        assert main([verb]) == 1
+        assert message in capfd.readouterr().err
     assert not (workspace / "data" / "evergreen").exists()
 
 

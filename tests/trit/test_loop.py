@@ -217,10 +217,12 @@ def test_a_model_that_translates_nothing_leaves_an_empty_but_lawful_table(loop: 
     [
         ("translate", "xx", {}, "no prompt for language 'xx'"),
         ("translate", "fr", {"samples": 0}, "must be at least 1"),
+        ("translate", "fr", {"samples": 10**8}, "at most 10000"),
         ("translate", "fr", {"length_ratio": {}}, "length_ratio"),
         ("translate", "fr", {"length_ratio": {"fr": [2.0, 0.6]}}, "length_ratio"),
         ("reason", "fr", {"temperature": -1.0}, "temperature: must not be negative"),
         ("reason", "fr", {"samples": 0}, "must be at least 1"),
+        ("reason", "fr", {"samples": 10**8}, "at most 10000"),
         ("reason", "fr", {"format": "thnk"}, "did you mean 'think'"),
         ("reason", "fr", {"repetition": "evl"}, "did you mean 'eval'"),
         ("reason", "fr", {"sample": 2}, "did you mean 'samples'"),
