@@ -158,6 +158,6 @@ def test_a_python_without_the_environment_is_told_how_to_get_it() -> None:
     bare = [sys.executable, "-S", "-m", "pipelines", "evergreen.curate"]  # -S: no site-packages
     ran = subprocess.run(bare, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
     assert ran.returncode == 1
-    assert "this Python lacks the package 'yaml'" in ran.stderr
+    assert "this Python lacks the package 'polars'" in ran.stderr
     assert ". .venv/bin/activate" in ran.stderr
     assert "Traceback" not in ran.stderr
