@@ -94,7 +94,7 @@ def run(step: Step, params: Params) -> None:
     if not asked:
         return
     requests = (_request(step, params, item, g, t) for item, (g, t) in asked.items())
-    with step.client(params.backend) as client, Verifier() as verifier:
+    with step.client(params.backend, params.model) as client, Verifier() as verifier:
         for answer in step.ask(client, requests, len(asked)):
             group, sample = asked[answer.request.row]
             _settle(step, params, prompt, verifier, group, sample, answer)

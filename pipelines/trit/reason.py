@@ -89,7 +89,7 @@ def run(step: Step, params: Params) -> None:
     translations = {row["row_id"]: row for row in rows.iter_rows(named=True)}
     items = [item_of(key, g) for key in translations for g in range(params.samples)]
     step.plan(items)
-    with step.client(params.backend) as client, Verifier(cpu_s=params.verify_s) as verifier:
+    with step.client(params.backend, params.model) as client, Verifier(cpu_s=params.verify_s) as verifier:
         bench = Bench(step, params, prompt, translations, verifier)
         for answer in step.ask(client, requests(bench), len(items)):
             settle(bench, answer)

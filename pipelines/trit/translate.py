@@ -71,7 +71,7 @@ def run(step: Step, params: Params) -> None:
     }
     items = [item_of(key, k) for key in problems for k in range(params.samples)]
     step.plan(items)
-    with step.client(params.backend) as client:
+    with step.client(params.backend, params.model) as client:
         for answer in step.ask(client, requests(step, params, prompt, problems), len(items)):
             settle(step, params, prompt, rules, problems, answer)
 

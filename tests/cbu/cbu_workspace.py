@@ -56,7 +56,7 @@ class ScriptedStep(Step):
 
     scripted: ScriptedClient
 
-    def client(self, backend: str) -> Any:
+    def client(self, backend: str, model: str = "") -> Any:
         return self.scripted
 
 

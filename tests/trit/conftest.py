@@ -59,7 +59,7 @@ class Loop:
         module = MODULES[name]
         step = Step(f"trit.{name}", item, self.root, 7)
         if client is not None:
-            step.client = lambda backend: client  # type: ignore[method-assign,assignment,return-value]
+            step.client = lambda backend, model: client  # type: ignore[method-assign,assignment,return-value]
         loaded = load(module.Params, values, f"trit.{name}")  # type: ignore[attr-defined]
         module.run(step, loaded)  # type: ignore[attr-defined]
         step.finish(module.SCHEMA, getattr(module, "GATE", None), getattr(loaded, "allow_failed", 0.0))
