@@ -5,6 +5,8 @@ Law: a model's identity is its name there; moving the endpoint asks nothing agai
 
 from __future__ import annotations
 
+from urllib.parse import urlsplit
+
 from pipelines.errors import ConfigError
 
 
@@ -14,9 +16,17 @@ class OpenAI:
     llama = False
 
     def __init__(self, base_url: str) -> None:
+        cure = "set llm.base_url or HEADRACE_LLM_BASE_URL"
         if not base_url.startswith(("http://", "https://")):
             what = f"llm.base_url must start with http:// or https://, not {base_url!r}"
-            raise ConfigError(what, cure="set llm.base_url or HEADRACE_LLM_BASE_URL")
+            raise ConfigError(what, cure=cure)
+        try:
+            address = urlsplit(base_url)
+            whole = bool(address.hostname) and (address.port or 1) > 0
+        except ValueError:  # a port beyond 65535, half an IPv6 address
+            whole = False
+        if not whole:
+            raise ConfigError("llm.base_url is no address of an endpoint", cure=cure)
         self._url = base_url.rstrip("/").removesuffix("/v1")
 
     def identity(self, model: str) -> str:
