@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipelines.errors import ConfigError, StageError, nearest
 from pipelines.graph.children import end_children, terminable
+from pipelines.graph.mending import keep_lock, mend
 from pipelines.graph.stages import first_line, name_of, opened
 from pipelines.graph.waiting import BUSY, Busy, by_whom, until_free, writer
 
@@ -51,6 +52,7 @@ def run(
     """
     root = root.resolve()
     with writer(root, who, say), _stage_output(output), chdir(root):  # DVC runs stages from within only
+        mend(root, say)
         return until_free(lambda: _guarded(root, list(targets), single, force, say), say)
 
 
@@ -129,6 +131,7 @@ def _reproduce(
             made = _reproduce_stage(stage, **kwargs)
             if made is not None:
                 ran.made.append(name_of(stage))
+                keep_lock(root)
             return made
 
         try:
@@ -146,7 +149,7 @@ def _translate(error: BaseException, ran: Ran) -> None:
             raise Busy(by_whom(e)) from error
     name = ran.looked_at[-1] if ran.looked_at else "the graph"
     raise StageError(
-        f"stage {name} failed: {first_line(chain[-1])}",
+        f"stage {name} failed: {first_line(chain[min(1, len(chain) - 1)])}",
         cure="its reason stands above; run again after mending it",
     ) from error
 

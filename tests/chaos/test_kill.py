@@ -47,6 +47,7 @@ class Workspace:
         self.folder, self.server = folder, server
         self.patches = folder.parent / f"{folder.name}-patches"
         self.patches.mkdir()
+        self.log = folder.parent / f"{folder.name}.log"
         (self.patches / "sitecustomize.py").write_text(RENAME_KILLER)
 
     def start(self, **more: str) -> subprocess.Popen[bytes]:
@@ -58,9 +59,15 @@ class Workspace:
             **more,
         }
         command = [sys.executable, "-m", "pipelines", "run", *TARGETS]
-        return subprocess.Popen(
-            command, cwd=self.folder, env=env, start_new_session=True, stderr=subprocess.DEVNULL
-        )
+        with open(self.log, "ab") as log:
+            return subprocess.Popen(
+                command, cwd=self.folder, env=env, start_new_session=True, stderr=log, stdout=log
+            )
+
+    def finish(self) -> None:
+        """Runs to the end; what it said is shown when it fails."""
+        status = self.start().wait()
+        assert status == 0, self.log.read_text()[-3000:]
 
     def stored(self) -> set[str]:
         path = self.folder / ".headrace" / "responses.sqlite"
@@ -86,7 +93,7 @@ def test_twenty_kills_ask_nothing_stored_again_and_change_no_byte(
         ScriptedServer(answers=ANSWERS, latency_ms=40) as server,
     ):
         calm = Workspace(tmp_path / "calm", monkeypatch, calm_server)
-        assert calm.start().wait() == 0
+        calm.finish()
         stormy = Workspace(tmp_path / "stormy", monkeypatch, server)
         kills = 0
         for instant in [*(drawn.uniform(1.0, 12.0) for _ in range(TIMED)), *RENAMES]:
@@ -102,7 +109,7 @@ def test_twenty_kills_ask_nothing_stored_again_and_change_no_byte(
             again = before & {r["key"] for r in server.requests()[seen:]}
             assert not again, f"{len(again)} stored answers were asked for again after kill {kills}"
         assert kills >= 15, "the run ended before most of the kills"
-        assert stormy.start().wait() == 0
+        stormy.finish()
         assert stormy.outs() == calm.outs()
         repeated = sum(n - 1 for n in server.asked().values())
         assert repeated <= kills * 8, "more was repeated than was in flight"
