@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from pipelines.cli.params import check_params, read_graph
 from pipelines.data.config import load
 from pipelines.errors import ConfigError, nearest
+from pipelines.graph.waiting import held
 from pipelines.step import Step
 
 
@@ -29,13 +31,19 @@ def run_stage(stage: str, item: str | None, root: Path | None = None) -> int:
     module = importlib.import_module(f"pipelines.{engine}.{name}")
     values = load(module.Params, section.get(name), stage)
     step = Step(stage, item, root, params.get("seed", 0), params.get("llm"))
-    module.run(step, values)
-    step.finish(
-        getattr(module, "SCHEMA", None),
-        getattr(module, "GATE", None),
-        getattr(values, "allow_failed", 0.0),
-    )
+    # A run that was killed alone leaves its stage at work: the next must not make the same outs beside it.
+    with held(root / ".headrace" / "making" / f"{step.name}.lock", step.name, _say):
+        module.run(step, values)
+        step.finish(
+            getattr(module, "SCHEMA", None),
+            getattr(module, "GATE", None),
+            getattr(values, "allow_failed", 0.0),
+        )
     return 0
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def _check_item(stage: str, entry: Mapping[str, Any], section: Mapping[str, Any], item: str | None) -> None:

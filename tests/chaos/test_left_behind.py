@@ -1,0 +1,51 @@
+"""What a killed run leaves behind stops no later one: half a list of DVC's, a stage still at work."""
+
+from __future__ import annotations
+
+import fcntl
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipelines.cli import main
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    assert main(["init", "mine"]) == 0
+    monkeypatch.chdir(tmp_path / "mine")
+    return tmp_path / "mine"
+
+
+@pytest.mark.parametrize("left", ["", '{"read": {"a', "[]"])
+def test_half_a_list_of_who_reads_and_writes_is_taken_away(
+    workspace: Path, capfd: pytest.CaptureFixture[str], left: str
+) -> None:
+    tmp = workspace / ".dvc" / "tmp"
+    tmp.mkdir()
+    (tmp / "rwlock").write_text(left)
+    assert main(["run", "evergreen.ingest"]) == 0
+    assert "1 stage made" in capfd.readouterr().out
+    (tmp / "rwlock").write_text(left)
+    assert main(["status"]) == 0
+
+
+def test_a_stage_waits_for_the_same_stage_and_says_for_which(workspace: Path) -> None:
+    lock = workspace / ".headrace" / "making" / "evergreen.ingest.lock"
+    lock.parent.mkdir(parents=True)
+    with open(lock, "w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        handle.write("evergreen.ingest (PID 7)\n")
+        handle.flush()
+        stage = subprocess.Popen(
+            [sys.executable, "-m", "pipelines", "evergreen.ingest"], stderr=subprocess.PIPE, text=True
+        )
+        assert stage.stderr is not None
+        assert stage.stderr.readline() == "waiting for evergreen.ingest (PID 7)\n"
+        assert not (workspace / "data" / "evergreen").exists()
+    assert stage.wait(60) == 0
+    stage.stderr.close()
+    assert (workspace / "data" / "evergreen" / "ingest" / "rows.parquet").is_file()
