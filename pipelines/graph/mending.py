@@ -1,16 +1,16 @@
 """What a killed DVC may leave torn, and the mending of it.
 
 Law: DVC writes `dvc.lock` and its lock of paths in place, so that a SIGKILL can
-cut them short and no later command would start. Under the writer's lock the
-first is taken back to its last whole state, which only makes later stages look
-changed, and the second is emptied. What a person has to decide (a merge
-conflict) is left alone.
+cut them short and no later command would start. The first is taken back to its
+last whole state, which only makes later stages look changed; the second is
+taken away. What a person has to decide (a merge conflict) is left alone.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from pipelines.data.tables import replace
@@ -26,7 +26,7 @@ def keep_lock(root: Path) -> None:
 
 
 def mend(root: Path, say: Callable[[str], None]) -> None:
-    """Mends what is torn, and says so. The caller holds the writer's lock."""
+    """Mends dvc.lock when it is torn, and says so. The caller holds the writer's lock."""
     path = root / "dvc.lock"
     text = _read(path)
     if path.exists() and not _whole(text) and CONFLICT not in text:
@@ -37,22 +37,21 @@ def mend(root: Path, say: Callable[[str], None]) -> None:
         elif not text.strip():
             path.unlink()
             say("dvc.lock was left empty by a killed process: taken away")
-    _mend_path_lock(root / ".dvc" / "tmp", say)
 
 
-def _mend_path_lock(tmp: Path, say: Callable[[str], None]) -> None:
+def mend_path_lock(tmp: Path) -> None:
+    """Takes away DVC's list of who reads and writes what (`tmp`/rwlock) when it is torn.
+
+    It is looked at under DVC's own lock, so that one being written right now is not taken.
+    """
     path = tmp / "rwlock"
-    if not path.is_file() or _is_json(path):
+    if _is_json(path):
         return
     from dvc.lock import LockError, make_lock
 
-    try:
-        with make_lock(str(tmp / "rwlock.lock"), tmp_dir=str(tmp)):
-            if path.is_file() and not _is_json(path):
-                path.unlink()
-                say("DVC's lock of paths was cut short by a killed process: taken away")
-    except LockError:
-        return  # a dvc at work holds it, and is writing it right now
+    with suppress(LockError), make_lock(str(tmp / "rwlock.lock"), tmp_dir=str(tmp)):
+        if not _is_json(path):
+            path.unlink()
 
 
 def _kept(root: Path) -> Path:
@@ -80,8 +79,10 @@ def _whole(text: str) -> bool:
 
 
 def _is_json(path: Path) -> bool:
+    """Whether it is a whole JSON object, or not there."""
     try:
-        json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, OSError):
+        return isinstance(json.loads(path.read_text(encoding="utf-8")), dict)
+    except FileNotFoundError:
+        return True
+    except ValueError:
         return False
-    return True

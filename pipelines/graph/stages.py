@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipelines.errors import ConfigError
-from pipelines.graph.waiting import BUSY, Busy, by_whom, mend, until_free
+from pipelines.graph.mending import mend_path_lock
+from pipelines.graph.waiting import BUSY, Busy, by_whom, until_free
 
 if TYPE_CHECKING:
     from dvc.repo import Repo
@@ -126,7 +127,7 @@ def opened(root: Path) -> Iterator[Repo]:
     try:
         with Repo(str(root)) as repo:
             if repo.tmp_dir:
-                mend(Path(repo.tmp_dir))
+                mend_path_lock(Path(repo.tmp_dir))
             yield repo
     except DvcException as e:
         raise ConfigError(first_line(e), where="DVC", cure="see dvc.yaml and params.yaml") from e

@@ -6,12 +6,11 @@ lock ends with its process, however that ends.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -78,29 +77,3 @@ def until_free(act: Callable[[], T], say: Callable[[str], None]) -> T:
 def by_whom(error: BaseException) -> str:
     """What is busy and the PID and command that hold it; without DVC's advice to remove the lock."""
     return " ".join(str(error).split("If there are no processes")[0].split())
-
-
-def mend(tmp_dir: Path) -> None:
-    """Takes away DVC's list of who reads and writes what, when a kill cut it off in the middle.
-
-    DVC writes it in place, so a run that ended in that instant leaves half of it, and every later
-    command fails. It is looked at under DVC's own lock, so that one being written now is not taken.
-    """
-    path = tmp_dir / "rwlock"
-    if _whole(path):
-        return
-    from dvc.lock import LockError, make_lock
-
-    with suppress(LockError), make_lock(str(tmp_dir / "rwlock.lock"), tmp_dir=str(tmp_dir)):
-        if not _whole(path):
-            path.unlink()
-
-
-def _whole(path: Path) -> bool:
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return True
-    except ValueError:
-        return False
-    return isinstance(value, dict)
