@@ -7,6 +7,7 @@ what is cut off in between is seen as incomplete and made again.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from pathlib import Path
@@ -41,13 +42,13 @@ class Outs:
                 raise StageError(f"the step never wrote its out {name!r}", where=str(self.place))
         _empty(self.place)
         for name in sorted(self._names, key=lambda n: (n == LAST, n != "rejected.parquet", n)):
-            os.replace(self.aside / name, self.place / name)
+            _move(self.aside / name, self.place / name)
         shutil.rmtree(self.aside, ignore_errors=True)
 
     def hold(self) -> Path:
         """Keeps the rows outside the graph and publishes the counts alone; returns where the rows are."""
         _empty(self.held)
-        os.replace(self.aside / LAST, self.held / LAST)
+        _move(self.aside / LAST, self.held / LAST)
         self._names = [n for n in self._names if n in ("rejected.parquet", "outcomes.json")]
         self.publish()
         return self.held / LAST
@@ -64,3 +65,11 @@ def _empty(folder: Path) -> None:
                 path.unlink()
     except OSError as e:
         raise EnvironmentFault(f"cannot write here: {e.strerror}", where=str(folder), cure=CURE) from e
+
+
+def _move(source: Path, target: Path) -> None:
+    try:
+        os.replace(source, target)
+    except OSError as e:
+        cure = ".headrace and data must lie on one file system" if e.errno == errno.EXDEV else CURE
+        raise EnvironmentFault(f"cannot write here: {e.strerror}", where=str(target), cure=cure) from e

@@ -13,7 +13,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipelines.errors import ConfigError
+from pipelines.errors import ConfigError, EnvironmentFault
 from pipelines.graph.mending import mend_path_lock
 from pipelines.graph.waiting import BUSY, Busy, by_whom, until_free
 
@@ -131,6 +131,9 @@ def opened(root: Path) -> Iterator[Repo]:
             yield repo
     except DvcException as e:
         raise ConfigError(first_line(e), where="DVC", cure="see dvc.yaml and params.yaml") from e
+    except OSError as e:
+        cure = "free some disk space or make the folder writable, then run again"
+        raise EnvironmentFault(f"DVC cannot work: {e.strerror or e}", where=str(root), cure=cure) from e
 
 
 def _ordered(repo: Repo) -> list[Stage]:

@@ -10,7 +10,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -39,7 +39,7 @@ def held(path: Path, who: str, say: Callable[[str], None] = print) -> Iterator[N
 
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle = open(path, "a+", encoding="utf-8")  # noqa: SIM115 - held until the end of the block
+        handle = open(path, "ab+", buffering=0)  # noqa: SIM115 - held until the end of the block
     except OSError as e:
         raise EnvironmentFault(f"cannot take the lock: {e.strerror}", where=str(path)) from e
     with handle:
@@ -51,13 +51,12 @@ def held(path: Path, who: str, say: Callable[[str], None] = print) -> Iterator[N
             except BlockingIOError:
                 if not said:
                     handle.seek(0)
-                    say(f"waiting for {handle.read().strip() or 'another run'}")
+                    say(f"waiting for {handle.read().decode(errors='replace').strip() or 'another run'}")
                     said = True
                 time.sleep(WAIT_S / 4)
-        handle.seek(0)
-        handle.truncate()
-        handle.write(f"{who} (PID {os.getpid()})\n")
-        handle.flush()
+        with suppress(OSError):  # a full disk: the lock holds without a name
+            handle.truncate(0)
+            handle.write(f"{who} (PID {os.getpid()})\n".encode())
         yield
 
 

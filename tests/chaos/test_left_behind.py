@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +12,9 @@ from pathlib import Path
 import pytest
 
 from pipelines.cli import main
+from pipelines.errors import EnvironmentFault
+from pipelines.graph.waiting import held
+from pipelines.publish import Outs
 
 
 @pytest.fixture
@@ -49,3 +54,22 @@ def test_a_stage_waits_for_the_same_stage_and_says_for_which(workspace: Path) ->
     assert stage.wait(60) == 0
     stage.stderr.close()
     assert (workspace / "data" / "evergreen" / "ingest" / "rows.parquet").is_file()
+
+
+def test_on_a_full_disk_the_lock_still_holds() -> None:
+    said: list[str] = []
+    with held(Path("/dev/full"), "headrace run", said.append):
+        assert said == []
+
+
+def test_a_rename_that_the_machine_refuses_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(source: Path, target: Path) -> None:
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+
+    outs = Outs(tmp_path, tmp_path / "data" / "toy" / "make")
+    outs.path("rows.parquet").write_text("x")
+    monkeypatch.setattr(os, "replace", refuse)
+    with pytest.raises(EnvironmentFault, match=r"rows.parquet: cannot write here.*on one file system"):
+        outs.publish()
