@@ -58,7 +58,8 @@ def refresh_after(mutable: bool, change_rate: str, last_seen: date | None, every
     """
     if not mutable or last_seen is None:
         return None
-    return last_seen + timedelta(days=every.slow if change_rate == SLOW else every.fast)
+    days = every.slow if change_rate == SLOW else every.fast
+    return last_seen + timedelta(days=min(days, (date.max - last_seen).days))  # the calendar has an end
 
 
 def due(rows: Iterable[State], as_of: date, every: Intervals, seed: int) -> list[Due]:

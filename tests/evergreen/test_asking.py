@@ -49,6 +49,7 @@ def test_the_day_on_which_an_answer_falls_due() -> None:
     assert refresh_after(True, "unknown", DAY, EVERY) == date(2025, 3, 31)
     assert refresh_after(False, "never", DAY, EVERY) is None
     assert refresh_after(True, "fast", None, EVERY) is None
+    assert refresh_after(True, "slow", date(9999, 12, 1), EVERY) == date.max
 
 
 def test_about_one_evergreen_row_in_a_hundred_is_audited_and_another_each_period() -> None:
