@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from pipelines.errors import HeadraceError
+from pipelines.errors import ConfigError, HeadraceError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -19,6 +19,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if args and "." in args[0] and not args[0].startswith("-"):
             from pipelines.cli.stage import run_stage
 
+            if len(args) > 2:
+                raise ConfigError(f"{args[2]!r} is one word too many", cure="a stage and one of its entries")
             return run_stage(args[0], args[1] if len(args) > 1 else None)
         from pipelines.cli.verbs import run_verb
 

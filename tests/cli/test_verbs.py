@@ -42,6 +42,7 @@ def test_help_loads_nothing_heavy() -> None:
         (["evergreen.curat"], "unknown stage 'evergreen.curat' (did you mean 'evergreen.curate'?)"),
         (["run", "evergreen.curat"], "unknown stage 'evergreen.curat' (did you mean 'evergreen.curate'?)"),
         (["trit.translate"], "stage trit.translate needs one of its entries (add one of fr, pt)"),
+        (["trit.translate", "fr", "pt"], "'pt' is one word too many"),
         (["trit.translate", "xx"], "stage trit.translate has no entry 'xx' (known: fr, pt)"),
         (["evergreen.curate", "fr"], "stage evergreen.curate has no entry 'fr'"),
         (["evergreen.curate"], "data/evergreen/ingest/rows.parquet: the artifact is not there"),
