@@ -48,6 +48,7 @@ class Server:
     name: str
     command: tuple[str, ...]
     port: int
+    start: str = ""  # the page to begin with
 
     @property
     def url(self) -> str:
@@ -67,8 +68,8 @@ def servers(root: Path, port: int, mlflow_port: int) -> list[Server]:
         "--backend-store-uri", store,
     )  # fmt: skip
     return [
-        Server("Dagster", dagster, port),
-        Server("MLflow", mlflow, mlflow_port),
+        Server("Dagster", dagster, port, "/asset-groups"),
+        Server("MLflow", mlflow, mlflow_port, "/#/experiments"),
     ]
 
 
@@ -103,8 +104,8 @@ def serve(root: Path, port: int, mlflow_port: int) -> int:
         running |= start(wanted, root, environment(root, port))
         until_up(wanted, running)
         for one in wanted:
-            print(f"{one.name}: {one.url}", flush=True)
-        print("Ctrl-C ends both", flush=True)
+            print(f"{one.name}: {one.url}{one.start}", flush=True)
+        print("Ctrl-C ends both, in some seconds", flush=True)
         while all(p.poll() is None for p in running.values()):
             time.sleep(0.5)
         ended = next(name for name, p in running.items() if p.poll() is not None)

@@ -129,24 +129,34 @@ class Tracer:
                 )
 
 
-def lines(node: Node, versions: dict[str, str] | None = None, depth: int = 0) -> Iterator[str]:
+def lines(
+    node: Node, versions: dict[str, str] | None = None, depth: int = 0, seen: set[str] | None = None
+) -> Iterator[str]:
     """The tree as text, the row first, then its answers, then its parents, indented.
+
+    A row that stands above already is only named, and so is a value that a row has from its one parent.
 
     `versions` says for an artifact which code and data made it.
     """
+    seen = set() if seen is None else seen
     pad = "  " * depth
     state = " (rejected)" if node.rejected else ""
     version = f"  [{versions[node.artifact]}]" if versions and node.artifact in versions else ""
-    yield f"{pad}{node.artifact}{state}  {node.row_id}{version}"
+    above = "  (as above)" if node.row_id in seen else ""
+    yield f"{pad}{node.artifact}{state}  {node.row_id}{version}{above}"
+    if above:
+        return
+    seen.add(node.row_id)
+    same = node.parents[0].values if len(node.parents) == 1 else {}
     for name, value in node.values.items():
-        if value is not None and value not in ("", []):
+        if value is not None and value not in ("", []) and not (name in same and same[name] == value):
             yield f"{pad}  {name}: {_short(value)}"
     if node.origin:
         yield f"{pad}  raw: {node.origin}"
     for response in node.responses:
         yield from (f"{pad}  {line}" for line in _response(response))
     for parent in node.parents:
-        yield from lines(parent, versions, depth + 1)
+        yield from lines(parent, versions, depth + 1, seen)
 
 
 def _response(response: Response) -> Iterator[str]:

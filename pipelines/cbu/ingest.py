@@ -3,6 +3,9 @@
 Law: each problem and each candidate of the files is a work item and ends once; a
 candidate without a solution is a reject. A problem is known by its question, so
 that the same question in two files is one problem.
+
+Our own format is JSONL: question, answer, and if known id, concepts, neighbors (ids) and candidates
+([{"solution": ..., "label": "right" | "wrong"}]). GSM8K and CHAMP are read too: see `sources.py`.
 """
 
 from __future__ import annotations

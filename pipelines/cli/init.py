@@ -61,7 +61,7 @@ def main(args: argparse.Namespace, root: Path) -> int:
         shutil.rmtree(beside, ignore_errors=True)
     for engine in ENGINES:
         names = ", ".join(p.name for p in sources.get(engine, []))
-        print(f"{engine}: {names or 'the sample inputs of the project'}")
+        print(f"{engine}: {f'copied {names}' if names else 'the sample inputs of the project'}")
     print(f"next: cd {shlex.quote(args.dir)} && headrace run")
     return 0
 

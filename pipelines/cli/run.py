@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pipelines.cli.params import check_params
-from pipelines.cli.status import lines, table
+from pipelines.cli.status import made, table
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +28,7 @@ def main(args: argparse.Namespace, root: Path) -> int:
     os.environ.setdefault("HEADRACE_RUN_ID", uuid.uuid4().hex)
     began = time.monotonic()
     ran = graph.run(root, args.stages, who="headrace run", single=args.single, force=args.force, say=_say)
-    print(table(lines(root)))
+    print(table(made(root, ran.looked_at)))
     seconds = time.monotonic() - began
     if ran.made:
         report = "; the report: reports/index.html" if "evaluation.report" in ran.made else ""

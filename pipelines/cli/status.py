@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from pipelines.cli.params import check_params
 from pipelines.step import read_outcomes
 
+LEGEND = "accepted + rejected + other = items, the work that a stage planned from the rows that it read"
 OTHER = ("refused", "unparsable", "unverified", "failed", "over_budget")
 
 
@@ -53,6 +55,11 @@ def lines(root: Path) -> list[Line]:
     return [_line(root, s.name, s.folder, s.name not in changed) for s in stages]
 
 
+def made(root: Path, names: Sequence[str]) -> list[Line]:
+    """The named stages right after a run of them: fresh, without a further look at the graph."""
+    return [_line(root, name, name.replace(".", "/").replace("@", "/"), True) for name in names]
+
+
 def _line(root: Path, name: str, folder: str, fresh: bool) -> Line:
     seen = read_outcomes(root, folder)
     if seen is None or not {"rows_in", "items", "accepted", "rejected", "rows_out", *OTHER} <= seen.keys():
@@ -71,20 +78,23 @@ def _line(root: Path, name: str, folder: str, fresh: bool) -> Line:
 
 
 def table(found: list[Line]) -> str:
-    """The closing table, aligned, a stage a line."""
+    """The closing table, aligned, a stage a line, and a line that says how to read it."""
     head = ("stage", "rows in", "items", "accepted", "rejected", "other", "rows out", "")
     body = [
         (x.stage, *(_cell(v) for v in (x.rows_in, x.items, x.accepted, x.rejected, x.other, x.rows_out)),
-         "fresh" if x.fresh else "stale")
+         "fresh" if x.fresh else "not made" if x.rows_in is None else "stale")
         for x in found
     ]  # fmt: skip
     widths = [max(len(row[i]) for row in (head, *body)) for i in range(len(head))]
-    return "\n".join(
-        "  ".join(
-            c.ljust(w) if i in (0, len(head) - 1) else c.rjust(w)
-            for i, (c, w) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in (head, *body)
+    return (
+        "\n".join(
+            "  ".join(
+                c.ljust(w) if i in (0, len(head) - 1) else c.rjust(w)
+                for i, (c, w) in enumerate(zip(row, widths, strict=True))
+            ).rstrip()
+            for row in (head, *body)
+        )
+        + f"\n{LEGEND}"
     )
 
 

@@ -12,7 +12,9 @@ from pipelines.step import store_path
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("row_id", metavar="ROW_ID", help="of any row or reject; its first digits will do")
+    parser.add_argument(
+        "row_id", metavar="ROW_ID", help="of any row or reject; its first six digits or more will do"
+    )
 
 
 def main(args: argparse.Namespace, root: Path) -> int:

@@ -52,13 +52,17 @@ class Report:
     def __str__(self) -> str:
         bad = "".join(f"\n  passed over: {b}" for b in self.bad_facts[:10])
         more = f"\n  and {len(self.bad_facts) - 10} more" if len(self.bad_facts) > 10 else ""
+        nothing = "no observations to add" + (
+            "" if self.answered else ": the facts file answers none of them"
+        )
+        added = f"added {self.file}; `headrace run` folds it in" if self.file else nothing
         return (
             f"as of {self.as_of}: {self.due} of {self.rows} rows are due ({self.audited} in the audit of"
             f" evergreen ones), {self.saved} requests saved\n"
             f"  {self.answered} answered: {self.first} for the first time, {self.confirmed} confirmed,"
             f" {self.changed} changed ({self.review} of them evergreen, to review);"
             f" {self.due - self.answered} without an answer\n"
-            f"  {'added ' + self.file if self.file else 'no observations to add'}{bad}{more}"
+            f"  {added}{bad}{more}"
         )
 
 

@@ -12,8 +12,9 @@ long    "question" and a label. The question is a text with its "language", or a
 
 The label is `is_evergreen` or `label`, or is told by `change_rate`. Both formats may have
 `split`, `source`, `label_origin` and `as_of`; else the split is told by the file's name
-(test, dev, train), and so is the source (a name with "synth"). A file of answer aliases
-has an index and a column a language, and "aliases" in its name.
+(test, dev, train), and so is the source (a name with "synth"). Where neither tells, a
+question is drawn by a hash of its wordings: a quarter test, a tenth dev, the rest train.
+A file of answer aliases has an index and a column a language, and "aliases" in its name.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from datetime import date, datetime
 from typing import Any
 
 from pipelines.data.readers import Record
+from pipelines.data.rows import ID_HEX, digest
 from pipelines.errors import InputError
 from pipelines.evergreen.alias_cells import alias_list
 from pipelines.evergreen.schema import DEV, TEST, TRAIN, UNKNOWN, Label, language_code, parse_label
@@ -32,6 +34,7 @@ from pipelines.evergreen.schema import DEV, TEST, TRAIN, UNKNOWN, Label, languag
 INDEX = ("", "index", "id", "unnamed: 0")
 LABEL = ("is_evergreen", "label")
 SPLIT_WORDS = {TRAIN: TRAIN, DEV: DEV, TEST: TEST, "validation": DEV, "valid": DEV, "val": DEV}
+TEST_SHARE, DEV_SHARE = 0.25, 0.1  # of questions whose split nothing tells
 ORIGINS = ("gold", "human", "agreement", "model")
 _OPTIONAL = (
     *("question", "language", "answer", "aliases", "change_rate"),
@@ -130,7 +133,7 @@ def said(layout: Layout, record: Record) -> Said | Fault:
     if isinstance(texts, Fault):
         return texts
     wordings, answers, aliases = texts
-    split = _word(values, "split", _split_of(layout.stem))
+    split = _word(values, "split", _split_of(layout.stem) or _drawn(wordings))
     if split not in SPLIT_WORDS:
         return Fault("unknown_split", "split", f"{split!r}, known: train, dev, test")
     origin = _word(values, "label_origin", "gold")
@@ -235,8 +238,16 @@ def _word(values: Mapping[str, Any], column: str, default: str) -> str:
 
 
 def _split_of(stem: str) -> str:
+    """What the file's name tells; train for a synthetic set, empty where it tells nothing."""
     words = re.split(r"[^a-z]+", stem)
-    return next((SPLIT_WORDS[w] for w in words if w in SPLIT_WORDS), TRAIN)
+    told = next((SPLIT_WORDS[w] for w in words if w in SPLIT_WORDS), "")
+    return told or (TRAIN if "synth" in stem else "")
+
+
+def _drawn(wordings: Mapping[str, Any]) -> str:
+    """A split by a hash of the wordings: the same whatever the file, the line or other rows."""
+    share = int(digest("split", *sorted(map(str, wordings.values()))), 16) / 16**ID_HEX
+    return TEST if share < TEST_SHARE else DEV if share < TEST_SHARE + DEV_SHARE else TRAIN
 
 
 def _date(value: Any) -> date | Fault | None:

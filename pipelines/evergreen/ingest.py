@@ -3,6 +3,11 @@
 Law: accepted + rejected = read. A work item is one wording of one record; a
 record that cannot be read at all, and one of an alias file, is an item itself.
 A question's id is a hash of what its record says, never of its line or its own id.
+
+The simplest file is a CSV with the columns question, language (en where absent is refused),
+label (evergreen or mutable, 1 or 0) or change_rate (never, slow, fast), and answer, split,
+source if known. All that is read is told in `formats.py`: a column a language (EverGreenQA),
+JSONL, JSON, Parquet, files of aliases.
 """
 
 from __future__ import annotations

@@ -126,8 +126,10 @@ def _reproduce(
 
         def one(stage: Any, **kwargs: Any) -> Any:
             ran.looked_at.append(name_of(stage))
-            if stage.changed() or kwargs.get("force"):
-                say(f"[{len(ran.looked_at)}/{total}] {name_of(stage)}")
+            if not stage.changed() and not kwargs.get("force"):
+                return None
+            stage.changed = lambda *_, **__: True  # it was looked at; hashing all again takes as long
+            say(f"[{len(ran.looked_at)}/{total}] {name_of(stage)}")
             made = _reproduce_stage(stage, **kwargs)
             if made is not None:
                 ran.made.append(name_of(stage))

@@ -3,6 +3,9 @@
 Law: accepted + rejected = records read. English wordings are the loop's only
 input (role "source"); all others are references for a reader's eye and for
 evaluation, and no later step sends them to a model.
+
+Read are GSM8K (JSONL: question, answer ending in `#### 18`), MGSM (mgsm_XX.tsv, no header: question,
+answer; the files of one folder are joined by line), and our own JSONL: id, language, question, answer.
 """
 
 from __future__ import annotations

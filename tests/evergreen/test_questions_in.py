@@ -260,3 +260,17 @@ def test_a_file_that_is_neither_format_is_refused_with_what_was_found(
         read_raw({name: content})
     assert says in str(e.value)
     assert "\n" not in str(e.value)
+
+
+def test_questions_whose_split_nothing_tells_are_drawn_by_their_wordings(
+    read_raw: Callable[..., Step],
+) -> None:
+    head = "question,language,label\n"
+    lines = [f"Who wrote book number {n}?,en,evergreen\n" for n in range(400)]
+    one = {r["question"]: r["split"] for r in rows(read_raw({"mine.csv": head + "".join(lines)}))}
+    other = {r["question"]: r["split"] for r in rows(read_raw({"yours.csv": head + "".join(lines[::-1])}))}
+    assert one == other
+    counts = Counter(one.values())
+    assert 70 < counts["test"] < 130
+    assert 20 < counts["dev"] < 60
+    assert counts["train"] == 400 - counts["test"] - counts["dev"]

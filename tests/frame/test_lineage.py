@@ -10,7 +10,7 @@ import pytest
 from pipelines.data.rows import Schema
 from pipelines.data.tables import write_parquet
 from pipelines.errors import InputError, StageError
-from pipelines.lineage import Tracer, _ranges, lines
+from pipelines.lineage import Node, Tracer, _ranges, lines
 
 RAW = Schema("toy.ingest", {"text": pl.String}, ("text",))
 MADE = Schema("toy.make", {"text": pl.String}, ("text",))
@@ -39,6 +39,24 @@ def test_the_tree_goes_from_the_row_to_the_raw_lines(root: Path) -> None:
         f"  toy/ingest  {raw}",
         "    text: raw",
         "    raw: a.csv:2-4,9",
+    ]
+
+
+def test_a_row_that_stands_above_is_only_named_and_a_value_of_the_one_parent_is_not_said_again() -> None:
+    raw = Node("r", "toy/ingest", False, {"text": "raw", "language": "en"})
+    left = Node("a", "toy/make", False, {"text": "left", "language": "en"}, parents=(raw,))
+    right = Node("b", "toy/make", False, {"text": "right", "language": "en"}, parents=(raw,))
+    tree = list(lines(Node("c", "toy/join", False, {}, parents=(left, right))))
+    assert tree == [
+        "toy/join  c",
+        "  toy/make  a",
+        "    text: left",
+        "    toy/ingest  r",
+        "      text: raw",
+        "      language: en",
+        "  toy/make  b",
+        "    text: right",
+        "    toy/ingest  r  (as above)",
     ]
 
 

@@ -30,10 +30,10 @@ def damage_the_stage(stage: str, name: str) -> None:
     damage, finish = DAMAGES[stage][name], Step.finish
 
     def damaged_finish(step: Step, *args: Any, **kwargs: Any) -> None:
-        step._rows = damage.to(deepcopy([dict(r) for r in step._rows]))
+        step._rows = [*damage.to(deepcopy([dict(r) for r in step._rows]))]
         finish(step, *args, **kwargs)
 
-    Step.finish = damaged_finish  # type: ignore[method-assign]
+    Step.finish = damaged_finish  # type: ignore[assignment, method-assign]
 
 
 # -- evergreen.refresh --------------------------------------------------------------------------
