@@ -22,6 +22,7 @@ from pipelines.step import Step, store_path
 
 OTHER = ("refused", "unparsable", "unverified", "failed", "over_budget")
 TEMPLATE = "report.html.j2"
+SYSTEMS = ("classifier", "bag_of_ngrams", "head_on_embeddings", "without_decontamination", "constant")
 
 
 @dataclass(frozen=True)
@@ -154,8 +155,28 @@ def _metrics(data: Path) -> list[dict[str, Any]]:
     for job in ("training/evergreen", "evaluation/evergreen"):
         path = data / job / "metrics.json"
         values = json.loads(path.read_text(encoding="utf-8"))
-        found.append({"job": job, "values": list(_flat(values)), "version": file_md5(path)})
+        found.append(
+            {
+                "job": job,
+                "what": values.get("sample", {}).get("what", ""),
+                "scores": list(_scores(values)),
+                "values": list(_flat(values)),
+                "version": file_md5(path),
+            }
+        )
     return found
+
+
+def _scores(values: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Each scored system with its mean weighted F1 over the languages, and its interval."""
+    for name in SYSTEMS:
+        mean = values.get(name, {}).get("weighted_f1", {}).get("mean")
+        if mean is not None:
+            yield (
+                name.replace("_", " "),
+                _cell(mean["value"]),
+                f"{_cell(mean['low'])} to {_cell(mean['high'])}",
+            )
 
 
 def _versions(data: Path) -> dict[str, str]:
