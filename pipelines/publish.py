@@ -37,6 +37,10 @@ class Outs:
 
     def publish(self) -> None:
         """Renames all outs to their place. Raises StageError for one that was never written."""
+        shutil.rmtree(self.held, ignore_errors=True)  # an earlier refusal is past
+        self._rename()
+
+    def _rename(self) -> None:
         for name in self._names:
             if not (self.aside / name).exists():
                 raise StageError(f"the step never wrote its out {name!r}", where=str(self.place))
@@ -50,7 +54,7 @@ class Outs:
         _empty(self.held)
         _move(self.aside / LAST, self.held / LAST)
         self._names = [n for n in self._names if n in ("rejected.parquet", "outcomes.json")]
-        self.publish()
+        self._rename()
         return self.held / LAST
 
 

@@ -17,7 +17,7 @@ import pytest
 from dagster_project.serve import environment, servers, start, stop, until_up
 from pipelines.graph import Stage, data_version, lock, stages
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(2400)]  # the demo may be made first
 CHROMIUM = os.environ.get("HEADRACE_CHROMIUM", "/usr/bin/chromium")
 FLAGS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync",

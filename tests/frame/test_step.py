@@ -60,9 +60,12 @@ def test_a_refused_artifact_is_held_outside_the_graph_and_its_verdict_is_told(tm
     assert len(pl.read_parquet(tmp_path / ".headrace/held/toy/make/rows.parquet")) == 2
 
 
-def test_a_gate_that_holds_lets_the_rows_pass(tmp_path: Path) -> None:
+def test_a_gate_that_holds_lets_the_rows_pass_and_an_earlier_refusal_is_past(tmp_path: Path) -> None:
+    with pytest.raises(GateFailure):
+        made(tmp_path, ["a", "b"], SHORT)
     made(tmp_path, ["a"], SHORT)
     assert names(tmp_path / "data" / "toy" / "make") == NAMES
+    assert names(tmp_path / ".headrace" / "held" / "toy" / "make") == []
 
 
 def test_a_gate_with_a_measure_that_is_no_number_fails_rather_than_passes(tmp_path: Path) -> None:

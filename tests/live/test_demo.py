@@ -14,7 +14,7 @@ from pipelines.lineage import Tracer
 from pipelines.llm.store import Store
 from tests.demo import Demo
 
-pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(2400)]
 OUTCOMES = ("accepted", "rejected", "refused", "unparsable", "unverified", "failed", "over_budget")
 MOST_TOKENS = 15_000
 
