@@ -86,6 +86,12 @@ def test_a_step_that_can_reject_rejects_something_and_accepts_something(demo: De
     assert seen["rejected"] > 0
 
 
+def numbers(text: str) -> set[float]:
+    """Values of the numerals of a text, read without the project: 2,400 and 2.400 and 2 400 are one."""
+    plain = re.sub(r"(?<=\d)[.,\s\u202f](?=\d{3}\b)", "", text)
+    return {float(n.replace(",", ".")) for n in re.findall(r"\d+(?:[.,]\d+)?", plain)}
+
+
 @pytest.mark.parametrize("language", ["fr", "pt"])
 def test_translations_are_accepted_and_rejected_and_come_from_the_model(demo: Demo, language: str) -> None:
     accepted = rows(demo, f"trit/translate/{language}")
@@ -97,7 +103,7 @@ def test_translations_are_accepted_and_rejected_and_come_from_the_model(demo: De
         (response,) = node.responses
         assert response.text.strip() == row["translation"]
         assert node.parents[0].origin.startswith("problems.jsonl:")
-        assert sorted(re.findall(r"\d+", row["english"])) == sorted(re.findall(r"\d+", row["translation"]))
+        assert numbers(row["english"]) <= numbers(row["translation"])
         assert row["translation"].casefold() != row["english"].casefold()
 
 
@@ -129,10 +135,7 @@ def test_the_report_is_one_page_that_loads_nothing_and_shows_ten_rows_an_engine(
 
 
 def test_the_clone_is_as_clean_as_before_but_for_the_lock(demo: Demo) -> None:
-    assert demo.run("git status --porcelain").split() in (
-        ["??", "dvc.lock"],
-        ["??", "dvc.lock", "??", ".venv"],
-    )
+    assert set(demo.run("git status --porcelain").split("\n")) <= {"?? dvc.lock", "?? .venv", ""}
 
 
 def test_the_commands_of_the_readme_do_what_they_say(demo: Demo) -> None:
@@ -140,6 +143,6 @@ def test_the_commands_of_the_readme_do_what_they_say(demo: Demo) -> None:
     script = "\n".join(blocks)
     assert script.startswith("make run\nmake test\n")
     own = Path(demo.folder / "run-readme.sh")
-    own.write_text("set -euo pipefail\nexport PYTEST_ADDOPTS='--collect-only -q'\n" + script)
+    own.write_text("set -euo pipefail\nexport PYTEST_ADDOPTS=--collect-only\n" + script)
     assert "tests collected" in demo.run("bash run-readme.sh")
     own.unlink()
