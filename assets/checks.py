@@ -15,10 +15,10 @@ import dagster as dg
 import polars as pl
 
 from assets.view import table
+from pipelines.data.outcomes import OTHER
 
 GATE = "gate"
 ADD_UP = "outcomes_add_up"
-OTHER = ("refused", "unparsable", "unverified", "failed", "over_budget")
 
 
 def specs(asset: dg.AssetKey, *, gated: bool, makes_rows: bool) -> list[dg.AssetCheckSpec]:

@@ -15,8 +15,8 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
-from assets.checks import OTHER
 from assets.view import flat, preview, table, view_of
+from pipelines.data.outcomes import OTHER
 from pipelines.graph import Stage, data_version
 from pipelines.step import read_outcomes
 

@@ -9,10 +9,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from pipelines.cli.params import check_params
+from pipelines.data.outcomes import OTHER
 from pipelines.step import read_outcomes
 
 LEGEND = "accepted + rejected + other = items, the work that a stage planned from the rows that it read"
-OTHER = ("refused", "unparsable", "unverified", "failed", "over_budget")
 
 
 @dataclass(frozen=True)

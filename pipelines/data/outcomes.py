@@ -27,6 +27,9 @@ class Outcome(StrEnum):
     OVER_BUDGET = "over_budget"
 
 
+OTHER = tuple(str(o) for o in Outcome if o not in (Outcome.ACCEPTED, Outcome.REJECTED))
+
+
 @dataclass(frozen=True)
 class Settled:
     """The end of one item that was not accepted: why, where, and what it was."""

@@ -15,12 +15,12 @@ from typing import Any
 
 import polars as pl
 
+from pipelines.data.outcomes import OTHER
 from pipelines.data.tables import file_md5, replace
 from pipelines.evaluation.report_plots import PLOTS
 from pipelines.lineage import Tracer, lines
 from pipelines.step import Step, store_path
 
-OTHER = ("refused", "unparsable", "unverified", "failed", "over_budget")
 TEMPLATE = "report.html.j2"
 SYSTEMS = ("classifier", "bag_of_ngrams", "head_on_embeddings", "without_decontamination", "constant")
 
