@@ -1,0 +1,1 @@
+"""`headrace bench NAME`: measurements as ratios within one run, one JSON line each."""
