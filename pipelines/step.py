@@ -160,7 +160,8 @@ class Step:
         `model` is the stage's own; `llm.model` of params.yaml, when set, stands in for it.
         """
         from pipelines.data.config import load
-        from pipelines.llm.client import Settings, open_client
+        from pipelines.llm.client import open_client
+        from pipelines.llm.settings import Settings
 
         told = {k: v for k, v in self.llm.items() if k != "model"}
         chosen = self.llm.get("model") or model

@@ -65,7 +65,7 @@ def declared(root: Path) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
 
 
 def _llm(section: Any) -> None:
-    from pipelines.llm.client import Settings
+    from pipelines.llm.settings import Settings
 
     if isinstance(section, Mapping) and "backend" in section:
         cure = "name it in the section of the stage, or set HEADRACE_LLM_BACKEND"

@@ -10,70 +10,31 @@ no HTTP library imported, while the store answers.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from queue import SimpleQueue
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from pipelines.errors import ConfigError, nearest
+from pipelines.errors import ConfigError
 from pipelines.llm.answer import Answer, Failure
 from pipelines.llm.backends.embedded import Embedded
 from pipelines.llm.backends.openai import OpenAI
 from pipelines.llm.backends.replay import Replay, miss
 from pipelines.llm.models import model as registered
 from pipelines.llm.request import Named, Request, named_request
+from pipelines.llm.settings import Settings, effective
 from pipelines.llm.store import Kept, Store
 
 if TYPE_CHECKING:
     import numpy as np
 
     from pipelines.llm.courier import Courier
-    from pipelines.llm.transport import Backend
+    from pipelines.llm.endpoint import Backend
 
-BACKENDS = ("embedded", "openai", "replay")
 WINDOW = 256  # requests between the caller's iterator and its answers, if concurrency needs no more
-
-
-@dataclass(frozen=True)
-class Settings:
-    """Where the answers come from. The first block changes answers, the rest does not.
-
-    backend: embedded | openai | replay. The environment wins over params:
-    HEADRACE_LLM_BACKEND, HEADRACE_LLM_BASE_URL, HEADRACE_LLM_MODEL; the key of an
-    endpoint only ever comes from HEADRACE_LLM_API_KEY (else OPENAI_API_KEY).
-    """
-
-    backend: str = "embedded"
-    model: str = "smollm2-135m"
-    base_url: str = ""
-    concurrency: int = 8  # requests in flight; an embedded server takes as many as it has slots
-    connect_timeout_s: float = 10.0
-    first_byte_timeout_s: float = 120.0
-    timeout_s: float = 300.0  # an embedded server, watched as a process, has 15 minutes at least
-    retries: int = 4  # of 5xx and time-outs; a 429 never spends it
-    patience_s: float = 600.0  # of waiting as 429s tell, per request, then OVERLOADED
-
-
-def effective(settings: Settings) -> Settings:
-    """`settings` as the environment overrides them. Raises ConfigError for what cannot be."""
-    settings = replace(
-        settings,
-        backend=os.environ.get("HEADRACE_LLM_BACKEND") or settings.backend,
-        base_url=os.environ.get("HEADRACE_LLM_BASE_URL") or settings.base_url,
-        model=os.environ.get("HEADRACE_LLM_MODEL") or settings.model,
-    )
-    if settings.backend not in BACKENDS:
-        what = f"unknown model backend {settings.backend!r}"
-        raise ConfigError(what, where="llm.backend", cure=nearest(settings.backend, BACKENDS))
-    for name in ("concurrency", "connect_timeout_s", "first_byte_timeout_s", "timeout_s"):
-        value = getattr(settings, name)
-        if value <= 0:
-            raise ConfigError(f"must be above 0, is {value}", where=f"params.yaml: llm.{name}")
-    return settings
 
 
 @dataclass
@@ -100,6 +61,20 @@ class Spent:
         self.cost_usd += kept.usage.cost_usd
         if kept.failure is not None:
             self.failures[kept.failure] = self.failures.get(kept.failure, 0) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Pulse:
+    """How a client stands: answers from the backend and from the store, and what is under way."""
+
+    asked: int
+    stored: int
+    failed: int
+    in_flight: int
+    limit: int  # most in flight at present; 0 before the first question
+    attempts: int
+    embedded: int
+    cost_usd: float
 
 
 class Client:
@@ -148,6 +123,8 @@ class Client:
                     batch = list(islice(source, window - len(waiting)))
                     more = bool(batch)
                     yield from self._take(batch, waiting, done)
+                    if not more and self._courier is not None:
+                        self._courier.flush()
                 elif waiting:
                     end = done.get()
                     if isinstance(end, BaseException):
@@ -158,6 +135,20 @@ class Client:
         finally:
             if self._courier is not None:
                 self._courier.recall(done)
+
+    def pulse(self) -> Pulse:
+        """The figures of now, for progress."""
+        spent, courier = self.spent, self._courier
+        return Pulse(
+            asked=spent.asked,
+            stored=spent.stored,
+            failed=sum(spent.failures.values()),
+            in_flight=0 if courier is None else courier.in_flight,
+            limit=0 if courier is None else courier.limit,
+            attempts=spent.attempts,
+            embedded=spent.embedded,
+            cost_usd=spent.cost_usd,
+        )
 
     def embed(
         self,
@@ -236,7 +227,7 @@ class Client:
         kept: dict[str, Kept],
         done: SimpleQueue[tuple[str, Kept] | BaseException],
     ) -> None:
-        from pipelines.llm.courier import Job
+        from pipelines.llm.job import Job
 
         if isinstance(self._backend, Replay):
             raise miss(self.store, fresh[0].request, fresh[0].identity)

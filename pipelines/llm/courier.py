@@ -7,42 +7,23 @@ out only then. So a kill repeats at most `concurrency` requests, and nothing han
 from __future__ import annotations
 
 import asyncio
-import random
 import threading
-import time
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
 from pipelines.errors import EnvironmentFault, StageError
-from pipelines.llm.answer import Failure
-from pipelines.llm.patience import Patience
-from pipelines.llm.protocol import Reply, read_vectors, request_body
-from pipelines.llm.server import SLOTS
 from pipelines.llm.store import KEPT_FAILURES, Kept, Record, Store
 
 if TYPE_CHECKING:
-    from pipelines.llm.client import Settings, Spent
-    from pipelines.llm.request import Request
-    from pipelines.llm.transport import Backend, Transport
+    from pipelines.llm.client import Spent
+    from pipelines.llm.endpoint import Backend, Endpoint
+    from pipelines.llm.job import Asked, Job
+    from pipelines.llm.settings import Settings
 
 STOP_S = 30.0
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """One question on its way. Its end is put on `done`: (key, kept) or an exception."""
-
-    key: str
-    canonical: str
-    identity: str
-    model: str
-    request: Request
-    done: SimpleQueue[tuple[str, Kept] | BaseException]
 
 
 @dataclass(slots=True)
@@ -67,17 +48,25 @@ class Courier:
         self._thread = threading.Thread(target=self._loop.run_forever, name="headrace-llm", daemon=True)
         self._thread.start()
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="headrace-store")
-        self._slots = asyncio.Semaphore(max(1, self._in_flight()))
-        self._transport: Transport | None = None
+        self._endpoint: Endpoint | None = None
         self._tasks: dict[int, set[asyncio.Task[None]]] = {}
 
-    def _in_flight(self) -> int:
-        """More than an embedded server's slots would only wait there, against their time-out."""
-        return min(SLOTS, self.settings.concurrency) if self.backend.llama else self.settings.concurrency
+    @property
+    def in_flight(self) -> int:
+        """Requests sent and not yet committed."""
+        return 0 if self._endpoint is None else self._endpoint.in_flight
+
+    @property
+    def limit(self) -> int:
+        """Most requests in flight at present."""
+        return 0 if self._endpoint is None else self._endpoint.limit
 
     def send(self, jobs: list[Job]) -> None:
         """Take jobs to be done; returns at once."""
         self._loop.call_soon_threadsafe(self._begin, jobs)
+
+    def flush(self) -> None:
+        """No more jobs come for now: what a carrier gathers, it sends. This one gathers nothing."""
 
     def recall(self, done: SimpleQueue[Any]) -> None:
         """Cancel the jobs that report to `done` and wait until they are gone."""
@@ -100,36 +89,25 @@ class Courier:
             if not self._thread.is_alive():
                 self._loop.close()
 
-    async def transport(self) -> Transport:
-        """The transport, made in the loop when first needed."""
-        if self._transport is None:
-            from pipelines.llm.transport import Transport
-
-            self._transport = Transport(self.backend, self.settings)
-        return self._transport
-
     def embed(self, model: str, prompts: list[str]) -> list[list[float]]:
         """Vectors of one batch from an embeddings endpoint, in order. Raises EnvironmentFault."""
-        vectors: list[list[float]] = self.run(self._embed(model, prompts))
-        return vectors
+        vectors, reply = self.run(self._embed(model, prompts))
+        if not vectors:
+            what = f"the endpoint gives no embeddings of {model}: {reply.kept.detail}"
+            raise EnvironmentFault(what, cure="see the endpoint's own log, then run again")
+        given: list[list[float]] = vectors
+        return given
 
-    async def _embed(self, model: str, prompts: list[str]) -> list[list[float]]:
-        transport = await self.transport()
-        body = orjson.dumps({"model": model, "input": prompts})
-        patience = Patience(self.settings.retries, self.settings.patience_s)
-        while True:
-            async with self._slots:
-                reply = await transport.attempt("embedding", model, body, "")
-            try:
-                if reply.kept.failure is None:
-                    return read_vectors(reply.body, len(prompts))
-            except ValueError as error:
-                reply = Reply(Kept("", failure=Failure.BROKEN_BODY, detail=str(error)))
-            wait_s = patience.wait_after(reply, random.random())
-            if wait_s is None:
-                what = f"the endpoint gives no embeddings of {model}: {reply.kept.detail}"
-                raise EnvironmentFault(what, cure="see the endpoint's own log, then run again")
-            await asyncio.sleep(wait_s)
+    async def _embed(self, model: str, prompts: list[str]) -> Any:
+        return await (await self.endpoint()).embed(model, prompts)
+
+    async def endpoint(self) -> Endpoint:
+        """Where to ask, made in the loop when first needed."""
+        if self._endpoint is None:
+            from pipelines.llm.endpoint import Endpoint
+
+            self._endpoint = Endpoint(self.backend, self.settings)
+        return self._endpoint
 
     def _begin(self, jobs: list[Job]) -> None:
         for job in jobs:
@@ -149,8 +127,8 @@ class Courier:
             await self._cancel(owner)
         while self._writing:
             await asyncio.sleep(0.001)
-        if self._transport is not None:
-            await self._transport.close()
+        if self._endpoint is not None:
+            await self._endpoint.close()
         await self.backend.close()
 
     async def _deliver(self, job: Job) -> None:
@@ -163,38 +141,19 @@ class Courier:
             job.done.put(error)
 
     async def _ask(self, job: Job) -> Kept:
-        transport = await self.transport()
-        body = request_body(job.canonical, job.model, llama=self.backend.llama)
-        patience = Patience(self.settings.retries, self.settings.patience_s)
-        while True:
-            async with self._slots:
-                began = time.monotonic()
-                reply = await transport.attempt(job.request.kind, job.model, body, job.key)
-                wait_s = patience.wait_after(reply, random.random())
-                if wait_s is None:
-                    return await self._keep(job, reply, patience.attempts, time.monotonic() - began)
-            await asyncio.sleep(wait_s)
+        endpoint = await self.endpoint()
+        asked = await endpoint.ask(job)
+        try:
+            return await self._keep(job, asked)
+        finally:
+            endpoint.leave()
 
-    async def _keep(self, job: Job, reply: Reply, attempts: int, seconds: float) -> Kept:
+    async def _keep(self, job: Job, asked: Asked) -> Kept:
         """Commit the answer; a passing failure is handed back uncommitted, to be asked again."""
-        kept = reply.kept
+        kept = asked.reply.kept
         if kept.failure is None or kept.failure in KEPT_FAILURES:
-            request = job.request
-            record = Record(
-                key=job.key,
-                kind=request.kind,
-                model=job.model,
-                identity=job.identity,
-                request=job.canonical,
-                kept=kept,
-                body=reply.body,
-                latency_ms=round(seconds * 1000),
-                attempts=attempts,
-                row=request.row,
-                purpose=request.purpose,
-            )
-            kept = await asyncio.shield(self._write(record))
-        self.spent.count(reply.kept, attempts)
+            kept = await asyncio.shield(self._write(_record(job, asked)))
+        self.spent.count(asked.reply.kept, len(asked.history))
         return kept
 
     def _write(self, record: Record) -> asyncio.Future[Kept]:
@@ -212,6 +171,8 @@ class Courier:
             try:
                 kept = await self._loop.run_in_executor(self._disk, self.store.put, [u.record for u in group])
             except BaseException as error:
+                if self._endpoint is not None:
+                    self._endpoint.stop(error)  # a paid answer could not be kept: buy no more
                 for u in group:
                     if not u.written.done():
                         u.written.set_exception(error)
@@ -221,3 +182,19 @@ class Courier:
                 if not u.written.done():
                     u.written.set_result(kept[u.record.key])
         self._writing = False
+
+
+def _record(job: Job, asked: Asked) -> Record:
+    return Record(
+        key=job.key,
+        kind=job.request.kind,
+        model=job.model,
+        identity=job.identity,
+        request=job.canonical,
+        kept=asked.reply.kept,
+        body=asked.reply.body,
+        latency_ms=round(asked.seconds * 1000),
+        attempts=len(asked.history),
+        row=job.request.row,
+        purpose=job.request.purpose,
+    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -20,23 +20,12 @@ from pipelines.llm.protocol import PATHS, Reply, out_of_funds, read_reply, retry
 from pipelines.llm.store import Kept
 
 if TYPE_CHECKING:
-    from pipelines.llm.client import Settings
+    from pipelines.llm.endpoint import Backend
+    from pipelines.llm.settings import Settings
 
 KEY_HEADER = "X-Client-Request-Id"  # the answer's key, so that a server's log can be compared with the store
 EMBEDDED_TIMEOUT_S = 900.0  # four long answers on one busy core; its death is seen otherwise
 KEY_VARIABLES = ("HEADRACE_LLM_API_KEY", "OPENAI_API_KEY")
-
-
-class Backend(Protocol):
-    """Where answers come from. `identity` names a model in keys, `url` starts what must run."""
-
-    llama: bool
-
-    def identity(self, model: str) -> str: ...
-
-    async def url(self, model: str) -> str: ...
-
-    async def close(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -77,9 +66,10 @@ class Transport:
     async def close(self) -> None:
         await self._session.close()
 
-    async def attempt(self, kind: str, model: str, body: bytes, key: str) -> Reply:
+    async def attempt(self, kind: str, model: str, body: bytes, key: str, prompt: str = "") -> Reply:
         """Send once. Raises HeadraceError only for what would meet every request alike."""
-        url = await self._backend.url(model)
+        url = await self._backend.url(model, prompt)
+        alive = False
         try:
             async with self._session.post(
                 url + PATHS[kind], data=body, headers=self._headers(key)
@@ -87,6 +77,7 @@ class Transport:
                 raw = self._secret.scrub(await response.read())
                 wait_s = retry_after(response.headers, time.time())
                 status = response.status
+            alive = True
         except TimeoutError:
             return _failed(Failure.TIMEOUT, "no answer in time")
         except aiohttp.InvalidURL as error:
@@ -95,6 +86,8 @@ class Transport:
             ) from error
         except (aiohttp.ClientError, OSError) as error:
             return _failed(Failure.NETWORK, f"{type(error).__name__} at {safe(url)}")
+        finally:
+            self._backend.left(url, alive)
         if (fault := _stops_all(status, raw, url, PATHS[kind], model)) is not None:
             raise fault
         return read_reply(status, raw, kind, wait_s)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pipelines.llm.client import Settings
 from pipelines.llm.request import Request, Sampling
+from pipelines.llm.settings import Settings
 
 
 def settings(url: str, **changes: object) -> Settings:

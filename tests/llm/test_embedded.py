@@ -15,8 +15,9 @@ import pytest
 from pipelines.errors import EnvironmentFault
 from pipelines.llm import models
 from pipelines.llm.backends import embedded
-from pipelines.llm.client import Settings, open_client
+from pipelines.llm.client import open_client
 from pipelines.llm.request import Request, Sampling
+from pipelines.llm.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 SUM = Request(

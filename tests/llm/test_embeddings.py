@@ -9,7 +9,8 @@ import pytest
 
 from pipelines.errors import ConfigError
 from pipelines.llm import embeddings
-from pipelines.llm.client import Client, Settings, open_client
+from pipelines.llm.client import Client, open_client
+from pipelines.llm.settings import Settings
 
 TEXTS = [
     "Who is the king of Spain?",

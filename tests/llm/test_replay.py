@@ -9,9 +9,10 @@ import pytest
 from questions import question, settings
 
 from pipelines.llm.backends.replay import ReplayMiss
-from pipelines.llm.client import Settings, open_client
+from pipelines.llm.client import open_client
 from pipelines.llm.models import REGISTRY
 from pipelines.llm.request import Sampling, named_request
+from pipelines.llm.settings import Settings
 from pipelines.llm.store import Kept, Record, Store
 
 REPLAY = Settings(backend="replay", model="scripted")

@@ -14,8 +14,9 @@ from scripted_server import ScriptedServer, answer_to
 
 from pipelines.errors import ConfigError, EnvironmentFault
 from pipelines.llm.answer import Answer, Failure
-from pipelines.llm.client import Client, Settings, open_client
+from pipelines.llm.client import Client, open_client
 from pipelines.llm.request import Request, Sampling
+from pipelines.llm.settings import Settings
 
 SERVER_ERROR = {"status": 500}
 

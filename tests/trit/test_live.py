@@ -11,7 +11,8 @@ import pytest
 from pipelines.data.language import NEUTRAL, identify, lost_numbers
 from pipelines.data.outcomes import Outcome
 from pipelines.data.tables import read_parquet
-from pipelines.llm.client import Settings, open_client
+from pipelines.llm.client import open_client
+from pipelines.llm.settings import Settings
 from pipelines.step import Step, store_path
 from pipelines.trit.prompting import LABELS
 

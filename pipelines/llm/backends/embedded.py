@@ -64,7 +64,7 @@ class Embedded:
     def identity(self, model: str) -> str:
         return registered(model).identity
 
-    async def url(self, model: str) -> str:
+    async def url(self, model: str, prompt: str = "") -> str:
         """Address of the model's live server, started if need be. Raises EnvironmentFault."""
         server = self._servers.get(model)
         if server is None or (server.done() and not _lives(server)):
@@ -81,6 +81,9 @@ class Embedded:
                 what = f"the server of {model} died {MAX_STARTS} times (exit {code}): {tail}"
                 raise EnvironmentFault(what, cure="free memory or choose a smaller llm.model")
         return await asyncio.to_thread(start, model)
+
+    def left(self, url: str, alive: bool) -> None:
+        return None
 
     async def close(self) -> None:
         for ended in await asyncio.gather(*self._servers.values(), return_exceptions=True):

@@ -32,8 +32,11 @@ class OpenAI:
     def identity(self, model: str) -> str:
         return f"name:{model}"
 
-    async def url(self, model: str) -> str:
+    async def url(self, model: str, prompt: str = "") -> str:
         return self._url
+
+    def left(self, url: str, alive: bool) -> None:
+        return None
 
     async def close(self) -> None:
         return None

@@ -30,8 +30,11 @@ class Replay:
         """The same request under the identity that an endpoint's answers have."""
         return named_request(named.request, named.model, f"name:{named.model}")
 
-    async def url(self, model: str) -> str:
+    async def url(self, model: str, prompt: str = "") -> str:
         raise HeadraceError("a replay has no server")
+
+    def left(self, url: str, alive: bool) -> None:
+        return None
 
     async def close(self) -> None:
         return None

@@ -1,0 +1,51 @@
+"""How to reach models: the section `llm` of params.yaml, as the environment overrides it.
+
+Law: a key is never a setting; it comes from the environment alone.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+
+from pipelines.errors import ConfigError, nearest
+
+BACKENDS = ("embedded", "openai", "replay")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Where the answers come from. The first block changes answers, the rest does not.
+
+    backend: embedded | openai | replay. The environment wins over params:
+    HEADRACE_LLM_BACKEND, HEADRACE_LLM_BASE_URL, HEADRACE_LLM_MODEL; the key of an
+    endpoint only ever comes from HEADRACE_LLM_API_KEY (else OPENAI_API_KEY).
+    """
+
+    backend: str = "embedded"
+    model: str = "smollm2-135m"
+    base_url: str = ""
+    concurrency: int = 8  # requests in flight; an embedded server takes as many as it has slots
+    connect_timeout_s: float = 10.0
+    first_byte_timeout_s: float = 120.0
+    timeout_s: float = 300.0  # an embedded server, watched as a process, has 15 minutes at least
+    retries: int = 4  # of 5xx and time-outs; a 429 never spends it
+    patience_s: float = 600.0  # of waiting as 429s tell, per request, then OVERLOADED
+
+
+def effective(settings: Settings) -> Settings:
+    """`settings` as the environment overrides them. Raises ConfigError for what cannot be."""
+    settings = replace(
+        settings,
+        backend=os.environ.get("HEADRACE_LLM_BACKEND") or settings.backend,
+        base_url=os.environ.get("HEADRACE_LLM_BASE_URL") or settings.base_url,
+        model=os.environ.get("HEADRACE_LLM_MODEL") or settings.model,
+    )
+    if settings.backend not in BACKENDS:
+        what = f"unknown model backend {settings.backend!r}"
+        raise ConfigError(what, where="llm.backend", cure=nearest(settings.backend, BACKENDS))
+    for name in ("concurrency", "connect_timeout_s", "first_byte_timeout_s", "timeout_s"):
+        value = getattr(settings, name)
+        if value <= 0:
+            raise ConfigError(f"must be above 0, is {value}", where=f"params.yaml: llm.{name}")
+    return settings
