@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
 import orjson
 
@@ -30,10 +31,15 @@ class Backend(Protocol):
     """Where answers come from.
 
     `identity` names a model in keys. `url` is the address for a prompt, and starts what must run;
-    `left` says that a request to it ended, and whether its connection held.
+    `left` says that a request to it ended, and whether its connection held. `llama`: it is a
+    llama.cpp of ours. `ours`: it runs here by our doing, so it is reached without a proxy and is
+    never shown a key. `unsaid`: the sampling that it would else choose by itself, said neutrally,
+    for what is not in the key may not act.
     """
 
     llama: bool
+    ours: bool
+    unsaid: Mapping[str, Any]
 
     def identity(self, model: str) -> str: ...
 
@@ -62,7 +68,7 @@ class Endpoint:
 
     async def ask(self, job: Job) -> Asked:
         """The final reply to `job`; its place is held until `leave`. Raises what stops the run."""
-        body = request_body(job.canonical, job.model, llama=self._backend.llama)
+        body = request_body(job.canonical, job.model, self._backend.unsaid)
         request = job.request
         prompt = request.prompt or "\n".join(text for _, text in request.messages)
         return await self._until_final(request.kind, job.model, body, job.key, prompt)

@@ -31,8 +31,8 @@ class Reply:
     retry_after_s: float | None = None
 
 
-def request_body(canonical: str, model: str, *, llama: bool) -> bytes:
-    """The JSON body of a canonical request. `llama`: say what llama.cpp would else default."""
+def request_body(canonical: str, model: str, unsaid: Mapping[str, Any] | None = None) -> bytes:
+    """The JSON body of a canonical request; `unsaid` is said where the request leaves it open."""
     asked = orjson.loads(canonical)
     body: dict[str, Any] = {"model": model}
     if asked["kind"] == "embedding":
@@ -50,9 +50,7 @@ def request_body(canonical: str, model: str, *, llama: bool) -> bytes:
         body["response_format"] = {"type": "json_schema", "json_schema": named}
         if asked["kind"] == "completion":  # llama.cpp overlooks response_format there
             body["json_schema"] = asked["schema"]
-    if llama:  # its hidden defaults (top_k 40, min_p .05) are not in the key, so they may not act
-        body = {"top_k": 0} | body | {"min_p": 0.0, "cache_prompt": True}
-    return orjson.dumps(body)
+    return orjson.dumps({**(unsaid or {}), **body})
 
 
 def read_reply(status: int, raw: bytes, kind: str, retry_after_s: float | None = None) -> Reply:

@@ -50,8 +50,8 @@ class Transport:
 
     def __init__(self, backend: Backend, settings: Settings) -> None:
         self._backend = backend
-        # An embedded server is ours: it needs no key and must not be shown one.
-        self._secret = Secret() if backend.llama else Secret.from_environment()
+        # A server that we started is ours: it needs no key and must not be shown one.
+        self._secret = Secret() if backend.ours else Secret.from_environment()
         least = EMBEDDED_TIMEOUT_S if backend.llama else 0.0
         timeout = aiohttp.ClientTimeout(
             total=max(least, settings.timeout_s),
@@ -60,7 +60,7 @@ class Transport:
         )
         connector = aiohttp.TCPConnector(limit=0)
         self._session = aiohttp.ClientSession(
-            timeout=timeout, connector=connector, trust_env=not backend.llama
+            timeout=timeout, connector=connector, trust_env=not backend.ours
         )
 
     async def close(self) -> None:

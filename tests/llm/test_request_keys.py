@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.errors import ConfigError
+from pipelines.llm.backends.embedded import Embedded
 from pipelines.llm.protocol import request_body
 from pipelines.llm.request import Request, Sampling, canonical, request_key, seed_of
 
@@ -84,7 +85,7 @@ def test_spelling_does_not_change_the_key_nor_what_is_sent(request: Request) -> 
         sampling=replace(sampling, temperature=float(sampling.temperature), max_tokens=sampling.max_tokens),
     )
     assert request_key(respelled, WEIGHTS) == request_key(request, WEIGHTS)
-    ours, theirs = (request_body(canonical(r, WEIGHTS), "m", llama=True) for r in (request, respelled))
+    ours, theirs = (request_body(canonical(r, WEIGHTS), "m") for r in (request, respelled))
     assert ours == theirs
 
 
@@ -100,9 +101,11 @@ def test_composed_and_decomposed_accents_are_one_prompt() -> None:
 
 def test_the_body_says_what_the_embedded_server_would_else_default() -> None:
     body = orjson.loads(
-        request_body(canonical(Request("completion", "m", Sampling(4), "x"), WEIGHTS), "m", llama=True)
+        request_body(canonical(Request("completion", "m", Sampling(4), "x"), WEIGHTS), "m", Embedded.unsaid)
     )
     assert body["top_k"] == 0 and body["min_p"] == 0.0 and body["temperature"] == 0 and body["top_p"] == 1
+    told = canonical(Request("completion", "m", Sampling(4, top_k=5), "x"), WEIGHTS)
+    assert orjson.loads(request_body(told, "m", Embedded.unsaid))["top_k"] == 5
 
 
 def test_a_seed_depends_on_run_row_and_sample_alone() -> None:

@@ -14,9 +14,10 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from pipelines.errors import EnvironmentFault
 from pipelines.llm.models import model as registered
@@ -25,6 +26,7 @@ from pipelines.llm.models import weights
 MAX_STARTS = 3  # of one model's server in one run
 START_S = 300.0  # to load the weights
 LOG_TAIL_CHARS = 400
+UNSAID: Mapping[str, Any] = {"top_k": 0, "min_p": 0.0, "cache_prompt": True}  # else top_k 40, min_p .05
 
 
 @dataclass
@@ -56,6 +58,8 @@ class Embedded:
     """The embedded models, each behind a server of its own."""
 
     llama = True
+    ours = True
+    unsaid = UNSAID
 
     def __init__(self) -> None:
         self._servers: dict[str, asyncio.Task[Child]] = {}

@@ -5,15 +5,21 @@ Law: a model's identity is its name there; moving the endpoint asks nothing agai
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
 from urllib.parse import urlsplit
 
 from pipelines.errors import ConfigError
+
+UNSAID: Mapping[str, Any] = {}  # many endpoints refuse a field that they do not know
 
 
 class OpenAI:
     """The endpoint at `base_url`, with or without the trailing `/v1`."""
 
     llama = False
+    ours = False
+    unsaid = UNSAID
 
     def __init__(self, base_url: str) -> None:
         cure = "set llm.base_url or HEADRACE_LLM_BASE_URL"

@@ -6,12 +6,15 @@ Law: a replay gives the stored bytes or an error; it never falls back on a model
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from pipelines.errors import HeadraceError
 from pipelines.llm.models import REGISTRY
 from pipelines.llm.request import Named, Request, canonical, named_request
 from pipelines.llm.store import Store
+
+UNSAID: Mapping[str, Any] = {}
 
 
 class ReplayMiss(HeadraceError):
@@ -22,6 +25,8 @@ class Replay:
     """Identities as the recording backend gave them: weights' hash where the name is registered."""
 
     llama = False
+    ours = True
+    unsaid = UNSAID
 
     def identity(self, model: str) -> str:
         return REGISTRY[model].identity if model in REGISTRY else f"name:{model}"
