@@ -101,7 +101,7 @@ def _cosines(
         return {}
     keys = list(problems)
     with step.client(params.backend) as client:
-        vectors = client.embed([problems[k].question for k in keys], model=params.model)
+        vectors = step.embed(client, [problems[k].question for k in keys], model=params.model)
     at = {k: i for i, k in enumerate(keys)}
     return {k: dict(zip(keys, (vectors @ vectors[at[k]]).tolist(), strict=True)) for k in drawn}
 

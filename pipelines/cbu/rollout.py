@@ -18,7 +18,7 @@ from typing import Any
 import polars as pl
 
 from pipelines.data.answers import Verdict, Verifier, extract
-from pipelines.data.config import MOST_SAMPLES
+from pipelines.data.config import MOST_SAMPLES, Share
 from pipelines.data.outcomes import Outcome
 from pipelines.data.prompts import Prompt, load_prompt
 from pipelines.data.rows import Schema, digest
@@ -65,7 +65,7 @@ class Params:
     stop: tuple[str, ...] = ("\n",)
     cut: str = "wrong"
     max_prompt_chars: int = 0
-    allow_failed: float = 0.0
+    allow_failed: Share = 0.0
 
 
 @dataclass(frozen=True)

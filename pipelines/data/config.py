@@ -11,13 +11,24 @@ import dataclasses
 import types
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pipelines.errors import ConfigError, nearest
 
 T = TypeVar("T")
 MOST = 10**9  # above it nothing is meant that could be done
 MOST_SAMPLES = 10_000  # of one prompt; the papers draw 64 at most
+
+
+@dataclasses.dataclass(frozen=True)
+class Between:
+    """The least and the largest value that a number may have, as a note on its type."""
+
+    least: float
+    most: float
+
+
+Share = Annotated[float, Between(0.0, 1.0)]
 
 
 def read_params(path: Path) -> dict[str, Any]:
@@ -56,7 +67,7 @@ def load(cls: type[T], values: Mapping[str, Any] | None, where: str) -> T:
             raise ConfigError(
                 f"unknown key {key!r}", where=f"params.yaml: {where}", cure=nearest(str(key), fields)
             )
-    hints = get_type_hints(cls)
+    hints = get_type_hints(cls, include_extras=True)
     got: dict[str, Any] = {}
     for name, f in fields.items():
         if name in values:
@@ -69,6 +80,12 @@ def load(cls: type[T], values: Mapping[str, Any] | None, where: str) -> T:
 def _coerce(hint: Any, value: Any, where: str) -> Any:
     """The value as the type says; ints pass for floats, lists for tuples, nothing else."""
     origin, args = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        number, bounds = _coerce(args[0], value, where), hint.__metadata__[0]
+        if not bounds.least <= number <= bounds.most:
+            what = f"must lie in [{bounds.least:g}, {bounds.most:g}], is {value!r}"
+            raise ConfigError(what, where=f"params.yaml: {where}")
+        return number
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
         return load(hint, value, where)
     if origin in (Union, types.UnionType):

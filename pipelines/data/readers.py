@@ -184,6 +184,8 @@ def _json_line(name: str, n: int, line: str) -> Record:
 def _json_list(value: Any, name: str) -> Iterator[Record]:
     if not isinstance(value, list):
         raise InputError("must be a list of objects", where=name)
+    if not value:
+        raise InputError("holds an empty list", where=name, cure="give it objects or take it away")
     return (_object(name, n, v, _shown(v)) for n, v in enumerate(value, 1))
 
 
@@ -228,6 +230,8 @@ def _delimited(text: str, name: str, delimiter: str, columns: Sequence[str] | No
     lines, start = _lines(text, name), 0
     if columns is None:
         columns, start = _header_line(lines, name, delimiter)
+        if not any(line.strip() for line in lines[start:]):
+            raise InputError("has a header and no rows", where=name, cure="give it rows or take it away")
     quoting: Quoting = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
     return _rows(lines, start, name, delimiter, list(columns), quoting)
 
@@ -246,6 +250,11 @@ def _header_line(lines: list[str], name: str, delimiter: str) -> tuple[list[str]
         raise InputError(f"the header cannot be read: {e}", where=f"{name}:1") from e
     if text_looks_like_json(lines[0]):
         raise InputError("holds JSON, not a table", where=name, cure="name it .jsonl or .json")
+    other = next((d for d in ";\t|," if d != delimiter and d in lines[0]), "")
+    if len(found) == 1 and other:
+        what = f"its columns are separated by {other!r}, not by {delimiter!r}"
+        kind = {"\t": "name it .tsv", ",": "name it .csv"}
+        raise InputError(what, where=f"{name}:1", cure=kind.get(other, f"save it with {delimiter!r} between"))
     twice = sorted({c for c in found if found.count(c) > 1})
     if twice:
         raise InputError(f"two columns are named {twice[0]!r}", where=f"{name}:1", cure="rename one of them")

@@ -14,6 +14,7 @@ from typing import Any
 
 import polars as pl
 
+from pipelines.data.config import Share
 from pipelines.data.rows import Schema
 from pipelines.egoavu.clips import SCHEMA as CLIPS
 from pipelines.egoavu.mattr import TOKENISER, mattr, tokens
@@ -30,12 +31,12 @@ SCHEMA = Schema(
 @dataclass(frozen=True)
 class Params:
     window: int = 200  # paper: 200 tokens
-    tau: float = 0.3  # paper: 0.3, which drops its lowest 25 %
+    tau: Share = 0.3  # paper: 0.3, which drops its lowest 25 %
 
 
 def run(step: Step, params: Params) -> None:
-    if params.window < 1 or not 0 <= params.tau < 1:
-        raise ConfigError("needs window >= 1 and 0 <= tau < 1", where="params.yaml: egoavu.filter")
+    if params.window < 1:
+        raise ConfigError("must be at least 1", where="params.yaml: egoavu.filter.window")
     tau = Fraction(str(params.tau))
     videos: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in step.read("egoavu/ingest").iter_rows(named=True):

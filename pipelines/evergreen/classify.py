@@ -31,9 +31,7 @@ def run(step: Step, params: Params) -> None:
         probabilities = model.predict(
             frame["question"].to_list(),
             frame["language"].to_list(),
-            lambda texts: client.embed(
-                texts, progress=lambda done, total: step.progress(done, total, "questions embedded")
-            ),
+            lambda texts: step.embed(client, texts),
         )
     if len(probabilities) != len(frame):
         raise StageError(f"{len(probabilities)} probabilities for {len(frame)} questions", where=step.name)

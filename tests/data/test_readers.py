@@ -205,3 +205,29 @@ def test_a_file_whose_name_is_no_text_is_refused_by_its_name(tmp_path: Path) -> 
     (tmp_path / "bad\udcff.csv").write_text("a\n1\n")
     with pytest.raises(InputError, match=r"bad\\udcff.csv: the file's name is not UTF-8 \(rename it\)"):
         data_files(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["q.csv", "q.tsv"])
+def test_a_header_without_rows_is_refused_as_a_file(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InputError, match="has a header and no rows"):
+        read(tmp_path, name, "question\tlabel\n\n" if name.endswith("tsv") else "question,label\n\n")
+
+
+def test_an_empty_json_list_is_refused_as_a_file(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="holds an empty list"):
+        read(tmp_path, "q.json", "[]")
+
+
+@pytest.mark.parametrize(
+    ("name", "header", "message"),
+    [
+        ("q.csv", "question;label", "separated by ';', not by ',' .save it with ',' between"),
+        ("q.csv", "question\tlabel", "name it .tsv"),
+        ("q.tsv", "question,label", "name it .csv"),
+    ],
+)
+def test_a_header_with_another_separator_says_which(
+    tmp_path: Path, name: str, header: str, message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        read(tmp_path, name, f"{header}\n1;1\n")

@@ -15,6 +15,7 @@ import pytest
 from evergreen_rows import FILTER, filtered, raw_folder
 
 from pipelines.cli import main
+from pipelines.data.config import load
 from pipelines.data.tables import write_parquet
 from pipelines.errors import ConfigError, StageError
 from pipelines.evergreen import classifier, classify
@@ -82,9 +83,9 @@ def test_the_filter_keeps_both_parts_and_rejects_the_undecided(tmp_path: Path) -
     assert step.metrics == {"mutable_share": {"test": 1.0, "train": 0.5}}
 
 
-def test_an_impossible_threshold_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"threshold 1.5 must be in \[0, 1\]"):
-        parts.run(Step("evergreen.filter", None, tmp_path, 7), parts.Params(1.5))
+def test_an_impossible_threshold_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"filter.threshold: must lie in \[0, 1\], is 1.5"):
+        load(parts.Params, {"threshold": 1.5}, "evergreen.filter")
 
 
 class Told:
