@@ -74,8 +74,8 @@ def _run(
     context: dg.AssetExecutionContext, graph: Graph, stage: Stage, force: bool, tail: deque[str]
 ) -> bool:
     """Whether the stage ran. Waits for another writer, and says for whom."""
-    who = f"Dagster run {context.run_id[:8]}"
-    if not force and stage.name not in _changed(context.run_id, graph, who, context.log.info):
+    who = f"Dagster run {context.run.run_id[:8]}"
+    if not force and stage.name not in _changed(context.run.run_id, graph, who, context.log.info):
         context.log.info(f"{stage.name}: unchanged")
         return False
 
@@ -85,7 +85,7 @@ def _run(
             context.log.info(line)
 
     before = os.environ.get("HEADRACE_RUN_ID")
-    os.environ["HEADRACE_RUN_ID"] = context.run_id
+    os.environ["HEADRACE_RUN_ID"] = context.run.run_id
     try:
         ran = dvc.run(
             graph.root, [stage.name], who=who, single=True, force=force, say=context.log.info, output=output
