@@ -6,7 +6,7 @@ message that could pass for an answer.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from pipelines.llm.request import Request
@@ -35,11 +35,17 @@ TRANSIENT = frozenset(
 
 @dataclass(frozen=True)
 class Usage:
-    """Tokens as the server counted them, and money in USD (0 for embedded models)."""
+    """Tokens as the server counted them, and money in USD (0 for embedded models).
+
+    `cached_tokens` are those of the prompt's that the server had computed before and charges less for;
+    `billed`: `cost_usd` is what the server itself said that it charges.
+    """
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cost_usd: float = 0.0
+    cached_tokens: int = 0
+    billed: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True)

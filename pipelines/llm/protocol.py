@@ -7,6 +7,7 @@ a failure of a named kind; nothing is guessed from a body that does not say it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
@@ -122,12 +123,20 @@ def _answer(body: Any, kind: str) -> Kept:
 
 
 def _usage(usage: Mapping[str, Any]) -> Usage:
-    cost = usage.get("cost")
+    cost, details = usage.get("cost"), usage.get("prompt_tokens_details")
+    cached = details.get("cached_tokens") if isinstance(details, Mapping) else 0
+    billed = isinstance(cost, (int, float)) and not isinstance(cost, bool) and 0 <= cost < math.inf
     return Usage(
-        int(usage.get("prompt_tokens") or 0),
-        int(usage.get("completion_tokens") or 0),
-        float(cost) if isinstance(cost, (int, float)) else 0.0,
+        _count(usage.get("prompt_tokens")),
+        _count(usage.get("completion_tokens")),
+        float(cost or 0.0) if billed else 0.0,
+        _count(cached),
+        billed,
     )
+
+
+def _count(tokens: Any) -> int:
+    return max(0, int(tokens or 0))
 
 
 def _failure_of(status: int) -> Failure:
