@@ -142,7 +142,7 @@ class Client:
         return Pulse(
             asked=spent.asked,
             stored=spent.stored,
-            failed=sum(spent.failures.values()),
+            failed=sum(list(spent.failures.values())),  # a copy: the loop counts meanwhile
             in_flight=0 if courier is None else courier.in_flight,
             limit=0 if courier is None else courier.limit,
             attempts=spent.attempts,
