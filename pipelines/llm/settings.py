@@ -6,9 +6,10 @@ Law: a key is never a setting; it comes from the environment alone.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from pipelines.errors import ConfigError, nearest
+from pipelines.llm.backends.batch_settings import BatchSettings
 
 BACKENDS = ("embedded", "openai", "replay")
 
@@ -31,6 +32,7 @@ class Settings:
     timeout_s: float = 300.0  # an embedded server, watched as a process, has 15 minutes at least
     retries: int = 4  # of 5xx and time-outs; a 429 never spends it
     patience_s: float = 600.0  # of waiting as 429s tell, per request, then OVERLOADED
+    batch: BatchSettings = field(default_factory=BatchSettings)
 
 
 def effective(settings: Settings) -> Settings:
