@@ -185,6 +185,8 @@ class Admission:
 
     def _rise(self) -> None:
         self._pauses = 0
+        if self._trial is not None:  # its share is of one limit
+            return
         rise = max(1.0, min(self.limit / 8, self.cap / 32))  # lest it leap over a small capacity
         step = 1.0 if self.limit < self.threshold else rise / self.limit
         self.limit = min(float(self.cap), self.limit + step)
@@ -235,7 +237,7 @@ class Admission:
             self._rounds, self.accepted = 0, 0.0
 
     def _cut(self, now: float, before: Share, *, wait: bool = False) -> None:
-        """Halve, to be judged by what follows; at the floor, or to `wait`, send nothing before the time told."""
+        """Halve, to be judged by what follows; at the floor, or to `wait`, nothing is sent until told."""
         halved = max(float(self.floor), self.limit / 2)
         lower = halved < self.limit
         if wait or not lower:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter, deque
 
 import pytest
 from hypothesis import given, settings
@@ -119,42 +120,39 @@ def test_an_endpoint_that_refuses_all_is_sent_one_at_a_time_as_late_as_it_told()
     assert admission.admit(now + 3.0) is not None
 
 
-def served(admission: Admission, seconds: float, outcome, latency_s: float = 0.1) -> float:
-    """Answers a second of an endpoint whose `outcome(in_flight)` ends a request after `latency_s`."""
-    now, good, out = 0.0, 0, []  # out: (due, ticket, end)
+def served(admission: Admission, seconds: float, outcome, latency_s: float = 0.1) -> tuple[float, float]:
+    """(answers a second, share refused) of an endpoint whose `outcome(in service)` takes `latency_s`."""
+    now, ends, out, serving = 0.0, Counter(), deque(), 0
     while now < seconds:
         while (ticket := admission.admit(now)) is not None:
-            out.append((now + latency_s, ticket, outcome(admission.in_flight)))
-        due, ticket, end = out.pop(0) if out else (admission.opens_at(now), None, End.GONE)
+            end = outcome(serving)
+            serving += end is End.GOOD
+            out.append((now + latency_s, ticket, end))
+        if not out:
+            now = admission.opens_at(now)
+            continue
+        due, ticket, end = out.popleft()
         now = max(now, due)
-        if ticket is not None:
-            good += end is End.GOOD
-            admission.ended(ticket, end, now)
-    return good / seconds
+        serving -= end is End.GOOD
+        ends[end] += 1
+        admission.ended(ticket, end, now)
+    return ends[End.GOOD] / seconds, ends[End.REFUSED] / ends.total()
 
 
 @pytest.mark.parametrize("cap", [16, 64, 256])
 @pytest.mark.parametrize("share", [0.1, 0.3, 0.4])
 def test_random_refusals_do_not_slow_what_is_sent(cap: int, share: float) -> None:
     drawn = random.Random(5)
-    rate = served(Admission(cap), 60.0, lambda _: End.REFUSED if drawn.random() < share else End.GOOD)
+    rate, _ = served(Admission(cap), 60.0, lambda _: End.REFUSED if drawn.random() < share else End.GOOD)
     ideal = cap * (1 - share) / 0.1
-    assert rate > 0.85 * ideal
+    assert rate > 0.75 * ideal
 
 
 @pytest.mark.parametrize("capacity", [4, 12, 40])
 def test_refusals_by_load_bring_what_is_sent_near_to_what_can_be_served(capacity: int) -> None:
-    admission, refused, sent = Admission(128), 0, 0
-
-    def outcome(in_flight: int) -> End:
-        nonlocal refused, sent
-        over = in_flight > capacity
-        refused, sent = refused + over, sent + 1
-        return End.REFUSED if over else End.GOOD
-
-    rate = served(admission, 120.0, outcome)
-    assert rate > 0.5 * capacity / 0.1
-    assert refused < 0.25 * sent
+    admission = Admission(128)
+    rate, refused = served(admission, 120.0, lambda busy: End.REFUSED if busy >= capacity else End.GOOD)
+    assert rate > 0.6 * capacity / 0.1 and refused < 0.15
 
 
 def test_a_breaker_opens_after_failures_in_a_row_and_lets_one_probe_through() -> None:
