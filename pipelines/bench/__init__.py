@@ -1,1 +1,16 @@
-"""`headrace bench NAME`: measurements as ratios within one run, one JSON line each."""
+"""`headrace bench NAME`: measurements as ratios within one run, one JSON line each.
+
+A bench is a module of this folder: `ROWS` is its size, `run(rows)` measures and gives the figures of
+its JSON line in order, `laws(figures)` says of each sentence that they should prove whether it holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+Figures = Mapping[str, float]
+
+BENCHES = {
+    "llm": "2,000 new rows at 128 in flight, against bare aiohttp and against the OpenAI SDK",
+    "resume": "SIGKILL at half, one row added, the parser changed, 100,000 rows from the store",
+}
