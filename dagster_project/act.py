@@ -25,6 +25,7 @@ from pipelines import graph as dvc
 from pipelines.errors import HeadraceError, StageError
 from pipelines.graph import Stage
 from pipelines.step import read_outcomes
+from pipelines.tracking_figures import tell_figures
 
 TAIL = 15  # lines of a failed stage that its failure repeats
 
@@ -90,6 +91,10 @@ def _run(
         ran = dvc.run(
             graph.root, [stage.name], who=who, single=True, force=force, say=context.log.info, output=output
         )
+        tell_figures(graph.root, context.log.warning)
+    except HeadraceError:
+        tell_figures(graph.root, context.log.warning)  # what was asked is paid for
+        raise
     finally:
         if before is None:
             del os.environ["HEADRACE_RUN_ID"]

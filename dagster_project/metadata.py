@@ -1,7 +1,7 @@
 """What a materialisation shows: counts, spending, metrics, a preview, plots.
 
-Law: all of it is read from the stage's outs; nothing is computed that the
-stage did not publish.
+Law: all of it is read from the stage's outs, and from what the run that published
+them told of its model calls; nothing is computed that the stage did not tell.
 """
 
 from __future__ import annotations
@@ -18,10 +18,21 @@ import polars as pl
 from assets.view import flat, preview, table, view_of
 from pipelines.data.outcomes import OTHER
 from pipelines.graph import Stage, data_version
+from pipelines.progress import last
 from pipelines.step import read_outcomes
 
 PLOTS = {".png": "image/png", ".svg": "image/svg+xml"}
 PLOT_BYTES = 400_000  # a larger picture would make the event log heavy
+
+CALLS = {  # how the figures of a run's model calls are called here
+    "rows_per_s": "rows per second",
+    "answers_asked": "answers asked",
+    "answers_stored": "answers stored before",
+    "answers_failed": "answers failed",
+    "stored_share": "stored share",
+    "cost_usd": "spent in this run (USD)",
+    "seconds": "seconds of model calls",
+}
 
 Metadata = dict[str, Any]
 
@@ -35,6 +46,7 @@ def describe(root: Path, stage: Stage, entry: Mapping[str, Any]) -> Metadata:
         columns = view_of(stage.key[0]).previews.get("/".join(stage.key[1:2]), ())
         found["preview"] = dg.MetadataValue.md(preview(rows, columns))
         found["dagster/column_schema"] = column_schema(rows)
+    found |= calls(root, stage)
     for path in _published(root, stage):
         found |= _metrics(path) if path.suffix == ".json" else _plot(path)
     found["data version"] = data_version(entry, stage) or "none"
@@ -62,6 +74,12 @@ def counts(outcomes: Mapping[str, Any]) -> Metadata:
         found["reasons"] = dg.MetadataValue.md(table(reasons))
     found |= {f"metric/{k}": v for k, v in flat(dict(outcomes.get("metrics") or {})).items()}
     return {k: v for k, v in found.items() if v is not None}
+
+
+def calls(root: Path, stage: Stage) -> Metadata:
+    """What the model calls of the run that published the outs came to; nothing where it made none."""
+    told = last(root, stage.name, stage.folder)
+    return {} if told is None else {f"calls/{CALLS[k]}": v for k, v in told.figures.items() if k in CALLS}
 
 
 def column_schema(rows: Path) -> dg.TableSchema:

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,15 +29,17 @@ from pipelines.data.outcomes import Ledger, Outcome, Settled
 from pipelines.data.rows import REJECTED, Schema, digest
 from pipelines.data.tables import read_parquet, write_json, write_parquet
 from pipelines.errors import Place, StageError
+from pipelines.pace import Figures
+from pipelines.progress import Told, Work, keep, outcomes_version, watched
 from pipelines.publish import Outs
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from pipelines.gates.suite import Suite, Verdict
     from pipelines.llm.answer import Answer
     from pipelines.llm.client import Client
     from pipelines.llm.request import Request
-
-LIVE_S, PLAIN_S = 0.5, 10.0  # between two words of progress, in a terminal and elsewhere
 
 
 class GateFailure(StageError):
@@ -63,7 +65,8 @@ class Step:
         self._tables: dict[str, pl.DataFrame] = {}
         self._outs = Outs(root, self.folder)
         self._usage: dict[str, tuple[int, int, float]] = {}  # response id -> prompt, completion, usd
-        self._said, self._spoke = time.monotonic(), False
+        self._began = int(time.time() * 1000)  # for trackers; never part of an out
+        self._calls: list[Figures] = []
         self._replaced = ""  # the stage's model, where `llm.model` stands in for it
 
     @property
@@ -172,11 +175,34 @@ class Step:
     def ask(self, client: Client, requests: Iterable[Request], total: int | None = None) -> Iterator[Answer]:
         """`client.answers`, with progress, and with the tokens counted once for each answer used."""
         own = (replace(r, model="") if r.model == self._replaced else r for r in requests)
-        for done, answer in enumerate(client.answers(own), 1):
-            use = answer.usage
-            self._usage[answer.id] = (use.prompt_tokens, use.completion_tokens, use.cost_usd)
-            self.progress(done, total, "answers")
-            yield answer
+        with self._watched(client, "answers", total) as work:
+            for answer in client.answers(own):
+                use = answer.usage
+                self._usage[answer.id] = (use.prompt_tokens, use.completion_tokens, use.cost_usd)
+                work.done += 1
+                yield answer
+
+    def embed(self, client: Client, texts: Sequence[str], **how: Any) -> np.ndarray:
+        """`client.embed`, with progress. `how`: its `model` and `prefix`."""
+        with self._watched(client, "embeddings") as work:
+
+            def count(done: int, total: int) -> None:
+                work.done, work.total = done, total
+
+            vectors = client.embed(texts, progress=count, **how)
+            count(len(set(texts)), len(set(texts)))
+        return vectors
+
+    def _watched(self, client: Client, what: str, total: int | None = None) -> AbstractContextManager[Work]:
+        return watched(client, self.name, Work(what, total), self._calls)
+
+    def tell(self, *, ended: bool) -> None:
+        """Keeps the figures of the model calls of this run, if there were any, outside the outs."""
+        if self._calls:
+            below = self.folder.relative_to(self.root / "data").as_posix()
+            version = outcomes_version(self.root, below) if ended else ""
+            figures = Figures.total(self._calls).plain()
+            keep(self.root, Told(self.name, self._began, figures, ended, version))
 
     # -- out --------------------------------------------------------------------------------
 
@@ -187,17 +213,6 @@ class Step:
     def out(self, name: str) -> Path:
         """Where to write a further out of this stage, a file or a folder: `finish` gives it its name."""
         return self._outs.path(name)
-
-    def progress(self, done: int, total: int | None, what: str) -> None:
-        """Where the work is, on standard error: one live line in a terminal, else a line now and then."""
-        now, live = time.monotonic(), sys.stderr.isatty()
-        if now - self._said < (LIVE_S if live else PLAIN_S) and (done != total or not self._spoke):
-            return
-        self._said, self._spoke = now, live
-        share = f"/{total} ({100 * done // max(total, 1)} %)" if total else ""
-        line = f"  {self.name}: {done}{share} {what}"
-        end = "\n" if not live or done == total else ""
-        print(f"\r\x1b[K{line}" if live else line, end=end, file=sys.stderr, flush=True)
 
     def finish(self, schema: Schema | None, gate: Suite | None = None, allow_failed: float = 0.0) -> None:
         """Checks the counts, judges the gate, publishes. Raises StageError, GateFailure."""

@@ -55,7 +55,7 @@ def uri(root: Path) -> str:
 
 def record(root: Path, told: Record, model: Model | None = None) -> str:
     """Writes one run, registers its model under the alias `candidate`. Returns the run's id."""
-    client, experiment = _open(root)
+    client, experiment = opened(root)
     run_id = _start(root, client, experiment, told)
     done = False
     try:
@@ -66,7 +66,7 @@ def record(root: Path, told: Record, model: Model | None = None) -> str:
         done = True
     finally:
         client.set_terminated(run_id, "FINISHED" if done else "FAILED")
-        _touch_parent(client, run_id)
+        end_parent(client, run_id)
     return run_id
 
 
@@ -77,9 +77,9 @@ def evaluated(root: Path, told: Record, model: Model, figure: float, test_versio
     the same test data. A champion seen on other test data cannot be compared and gives way.
     Returns whether the model is champion now.
     """
-    client, _ = _open(root)
+    client, _ = opened(root)
     run_id = record(root, told, model)
-    with _lock(root):
+    with lock(root):
         version = client.get_model_version_by_alias(model.name, CANDIDATE)
         client.set_model_version_tag(model.name, version.version, "weighted_f1", f"{figure:.6f}")
         client.set_model_version_tag(model.name, version.version, "test_data", test_version)
@@ -94,13 +94,13 @@ def evaluated(root: Path, told: Record, model: Model, figure: float, test_versio
     return won
 
 
-def _open(root: Path) -> tuple[MlflowClient, str]:
+def opened(root: Path) -> tuple[MlflowClient, str]:
     """A client, and the id of the experiment. Raises EnvironmentFault when MLflow cannot be reached."""
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
     try:
         (root / ".headrace").mkdir(parents=True, exist_ok=True)
-        with _lock(root):
+        with lock(root):
             if not os.environ.get("MLFLOW_TRACKING_URI"):
                 _migrate(root)
             return _client(root)
@@ -171,7 +171,7 @@ def _pointed(root: Path, experiment: str) -> Iterator[None]:
 
 
 @contextmanager
-def _lock(root: Path) -> Iterator[None]:
+def lock(root: Path) -> Iterator[None]:
     """One process at a time; freed by the kernel when its holder dies."""
     with open(root / ".headrace" / "mlflow.lock", "w") as f:
         fcntl.flock(f, fcntl.LOCK_EX)
@@ -180,12 +180,12 @@ def _lock(root: Path) -> Iterator[None]:
 
 def _start(root: Path, client: MlflowClient, experiment: str, told: Record) -> str:
     """A new run under the parent that HEADRACE_RUN_ID names, made on first use."""
-    with _lock(root):
+    with lock(root):
         _bury(client, experiment)
         pipeline = os.environ.get("HEADRACE_RUN_ID", "")
-        parent = _parent(client, experiment, pipeline, told.started) if pipeline else None
+        parent = parent_of(client, experiment, pipeline, told.started) if pipeline else None
         tags = {
-            **_common(told.stage),
+            **common_tags(told.stage),
             **({"headrace.run_id": pipeline, "mlflow.parentRunId": parent} if parent else {}),
             **{f"data_version.{d.name.replace('/', '.')}": d.version for d in told.data},
             **told.tags,
@@ -194,19 +194,19 @@ def _start(root: Path, client: MlflowClient, experiment: str, told: Record) -> s
     return str(run.info.run_id)
 
 
-def _common(stage: str) -> dict[str, str]:
+def common_tags(stage: str) -> dict[str, str]:
     process = f"{socket.gethostname()}:{os.getpid()}"
     return {"headrace.stage": stage, "headrace.commit": code_commit(), "headrace.process": process}
 
 
-def _parent(client: MlflowClient, experiment: str, pipeline: str, started: int) -> str:
+def parent_of(client: MlflowClient, experiment: str, pipeline: str, started: int) -> str:
     quoted = pipeline.replace("'", "")
     which = f"tags.`headrace.run_id` = '{quoted}' and tags.`headrace.role` = 'pipeline'"
     found = client.search_runs([experiment], which, max_results=1)
     if found:
         client.update_run(found[0].info.run_id, status="RUNNING")
         return str(found[0].info.run_id)
-    tags = {**_common("pipeline"), "headrace.run_id": quoted, "headrace.role": "pipeline"}
+    tags = {**common_tags("pipeline"), "headrace.run_id": quoted, "headrace.role": "pipeline"}
     run = client.create_run(experiment, start_time=started, tags=tags, run_name=f"run {quoted}")
     return str(run.info.run_id)
 
@@ -219,7 +219,7 @@ def _bury(client: MlflowClient, experiment: str) -> None:
             client.set_terminated(run.info.run_id, "KILLED")
 
 
-def _touch_parent(client: MlflowClient, run_id: str) -> None:
+def end_parent(client: MlflowClient, run_id: str) -> None:
     """Ends the parent at the end of each child; the next child sets it running again."""
     parent = client.get_run(run_id).data.tags.get("mlflow.parentRunId")
     if parent:
@@ -251,7 +251,7 @@ def _log(client: MlflowClient, run_id: str, told: Record) -> None:
 
 def _version(root: Path, client: MlflowClient, run_id: str, model: Model) -> str:
     """The registered version of this folder: an earlier one with the same files, else a new one."""
-    with _lock(root):
+    with lock(root):
         for known in client.search_model_versions(f"name = '{model.name}'"):
             if known.tags.get("files") == model.version and known.current_stage != "Archived":
                 client.set_tag(run_id, "headrace.model_version", str(known.version))

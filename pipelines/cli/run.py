@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pipelines.cli.params import check_params
 from pipelines.cli.status import made, table
+from pipelines.errors import HeadraceError
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,11 +24,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace, root: Path) -> int:
     """Runs, then prints the closing table. A stage that fails ends it with status 1."""
     from pipelines import graph
+    from pipelines.tracking_figures import tell_figures
 
     check_params(root)
     os.environ.setdefault("HEADRACE_RUN_ID", uuid.uuid4().hex)
     began = time.monotonic()
-    ran = graph.run(root, args.stages, who="headrace run", single=args.single, force=args.force, say=_say)
+    try:
+        ran = graph.run(root, args.stages, who="headrace run", single=args.single, force=args.force, say=_say)
+    except HeadraceError:
+        tell_figures(root, _say)  # what was asked is paid for
+        raise
+    tell_figures(root, _say)
     print(table(made(root, ran.looked_at)))
     seconds = time.monotonic() - began
     if ran.made:

@@ -33,12 +33,17 @@ def run_stage(stage: str, item: str | None, root: Path | None = None) -> int:
     step = Step(stage, item, root, params.get("seed", 0), params.get("llm"))
     # A run that was killed alone leaves its stage at work: the next must not make the same outs beside it.
     with held(root / ".headrace" / "making" / f"{step.name}.lock", step.name, _say):
-        module.run(step, values)
-        step.finish(
-            getattr(module, "SCHEMA", None),
-            getattr(module, "GATE", None),
-            getattr(values, "allow_failed", 0.0),
-        )
+        ended = False
+        try:
+            module.run(step, values)
+            step.finish(
+                getattr(module, "SCHEMA", None),
+                getattr(module, "GATE", None),
+                getattr(values, "allow_failed", 0.0),
+            )
+            ended = True
+        finally:
+            step.tell(ended=ended)
     return 0
 
 

@@ -96,9 +96,7 @@ def score(step: Step, params: Params, rows: pl.DataFrame) -> pl.DataFrame:
     with step.client(params.backend) as client:
 
         def embed(texts: list[str]) -> np.ndarray:
-            return client.embed(
-                texts, model=params.embedding, progress=lambda n, total: step.progress(n, total, "embeddings")
-            )
+            return step.embed(client, texts, model=params.embedding)
 
         parts = model.parts(questions, languages, embed)
         leaky = contaminated.predict(questions, languages, embed)

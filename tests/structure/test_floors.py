@@ -21,6 +21,9 @@ FLOORS = {
         "pipelines.closure",
         "pipelines.lineage",
         "pipelines.publish",
+        "pipelines.pace",
+        "pipelines.progress",
+        "pipelines.tracking_figures",
     },
     3: {f"pipelines.{e}" for e in ("evergreen", "egoavu", "trit", "cbu", "training", "evaluation")},
     4: {"pipelines.cli", "pipelines.__main__", "pipelines.bench", "assets", "dagster_project"},
@@ -28,13 +31,18 @@ FLOORS = {
 LEVEL = {
     ("pipelines.step", "pipelines.gates"),
     ("pipelines.step", "pipelines.publish"),
+    ("pipelines.step", "pipelines.pace"),
+    ("pipelines.step", "pipelines.progress"),
+    ("pipelines.progress", "pipelines.pace"),
+    ("pipelines.tracking_figures", "pipelines.progress"),
+    ("pipelines.tracking_figures", "pipelines.tracking"),
     ("dagster_project", "assets"),
     ("pipelines.cli", "pipelines.bench"),
 }
 LEVEL |= {("pipelines.__main__", "pipelines.cli"), ("pipelines.cli", "dagster_project")}
 ONE_HOME = {
     "dvc": "pipelines/graph/",
-    "mlflow": "pipelines/tracking.py",
+    "mlflow": "pipelines/tracking",
     "great_expectations": "pipelines/gates/suite.py",
 }
 OUR_PACKAGES = ("pipelines", "assets", "dagster_project")
