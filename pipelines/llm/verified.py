@@ -39,6 +39,16 @@ def remember(folder: Path, path: Path, sha256: str) -> None:
         return
 
 
+def known_sha256(folder: Path, path: Path) -> str:
+    """SHA-256 of `path`; it is read only if it is not as it was when it was last read."""
+    noted = _read(folder).get(str(path.absolute()))
+    if isinstance(noted, list) and noted == _seen(path, str(noted[-1])):
+        return str(noted[-1])
+    found = sha256_of(path)
+    remember(folder, path, found)
+    return found
+
+
 def _seen(path: Path, sha256: str) -> list[Any]:
     stat = path.stat()
     return [stat.st_size, stat.st_mtime_ns, sha256]

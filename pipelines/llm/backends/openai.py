@@ -22,18 +22,7 @@ class OpenAI:
     unsaid = UNSAID
 
     def __init__(self, base_url: str) -> None:
-        cure = "set llm.base_url or HEADRACE_LLM_BASE_URL"
-        if not base_url.startswith(("http://", "https://")):
-            what = f"llm.base_url must start with http:// or https://, not {base_url!r}"
-            raise ConfigError(what, cure=cure)
-        try:
-            address = urlsplit(base_url)
-            whole = bool(address.hostname) and (address.port or 1) > 0
-        except ValueError:  # a port beyond 65535, half an IPv6 address
-            whole = False
-        if not whole:
-            raise ConfigError("llm.base_url is no address of an endpoint", cure=cure)
-        self._url = base_url.rstrip("/").removesuffix("/v1")
+        self._url = address(base_url, "llm.base_url", "set llm.base_url or HEADRACE_LLM_BASE_URL")
 
     def identity(self, model: str) -> str:
         return f"name:{model}"
@@ -46,3 +35,19 @@ class OpenAI:
 
     async def close(self) -> None:
         return None
+
+
+def address(url: str, setting: str, cure: str = "") -> str:
+    """An endpoint's address without the trailing `/v1`. Raises ConfigError that names the setting."""
+    cure = cure or f"set {setting}"
+    if not url.startswith(("http://", "https://")):
+        what = f"{setting} must start with http:// or https://, not {url!r}"
+        raise ConfigError(what, cure=cure)
+    try:
+        parts = urlsplit(url)
+        whole = bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:  # a port beyond 65535, half an IPv6 address
+        whole = False
+    if not whole:
+        raise ConfigError(f"{setting} is no address of an endpoint", cure=cure)
+    return url.rstrip("/").removesuffix("/v1")
