@@ -249,6 +249,10 @@ def _backend(settings: Settings) -> Backend:
         return OpenAI(settings.base_url)
     if settings.backend == "replay":
         return Replay()
+    if settings.backend == "vllm":
+        from pipelines.llm.backends.vllm import Vllm
+
+        return Vllm(settings)
     registered(settings.model)
     return Embedded()
 

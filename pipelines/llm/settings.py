@@ -10,15 +10,16 @@ from dataclasses import dataclass, field, replace
 
 from pipelines.errors import ConfigError, nearest
 from pipelines.llm.backends.batch_settings import BatchSettings
+from pipelines.llm.backends.vllm_settings import VLLM
 
-BACKENDS = ("embedded", "openai", "replay")
+BACKENDS = ("embedded", "openai", "replay", "vllm")
 
 
 @dataclass(frozen=True)
 class Settings:
     """Where the answers come from. The first block changes answers, the rest does not.
 
-    backend: embedded | openai | replay. The environment wins over params:
+    backend: embedded | openai | vllm | replay. The environment wins over params:
     HEADRACE_LLM_BACKEND, HEADRACE_LLM_BASE_URL, HEADRACE_LLM_MODEL; the key of an
     endpoint only ever comes from HEADRACE_LLM_API_KEY (else OPENAI_API_KEY).
     """
@@ -33,6 +34,7 @@ class Settings:
     retries: int = 4  # of 5xx and time-outs; a 429 never spends it
     patience_s: float = 600.0  # of waiting as 429s tell, per request, then OVERLOADED
     batch: BatchSettings = field(default_factory=BatchSettings)
+    vllm: VLLM = field(default_factory=VLLM)  # for backend vllm
 
 
 def effective(settings: Settings) -> Settings:
