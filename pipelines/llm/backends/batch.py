@@ -1,0 +1,249 @@
+"""Carries requests in batches: gathers them, hands them in, watches, and hands out what comes back.
+
+Law: as the courier's: an answer is handed out only after its commit. Besides, whoever leaves early
+leaves the batches at work and recorded; a later run finds its questions in them. What a batch left
+over (expired, cancelled, lines that failed for a passing cause) goes on by `rest`, once the batch
+has ended and not before.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+from pipelines.errors import ConfigError, StageError
+from pipelines.llm.answer import Failure
+from pipelines.llm.backends.batch_desk import Desk, Passing
+from pipelines.llm.backends.batch_ledger import Batch, Ledger, ledger_path
+from pipelines.llm.backends.batch_office import Office
+from pipelines.llm.backends.batch_watch import Act, Watch
+from pipelines.llm.store import Kept
+
+if TYPE_CHECKING:
+    from pipelines.llm.client import Spent
+    from pipelines.llm.courier import Courier
+    from pipelines.llm.endpoint import Backend
+    from pipelines.llm.job import Job
+    from pipelines.llm.settings import Settings
+    from pipelines.llm.store import Store
+
+STOP_S = 30.0
+LOST = frozenset({"expired", "cancelled", "cancelling"})  # the questions are good, time ran out
+
+
+class BatchCarrier:
+    """A thread over one office. `desk` is made in it; `rest` asks what batches leave, None: nobody."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        spent: Spent,
+        desk: Callable[[], Desk],
+        rest: Courier | None,
+    ) -> None:
+        self._settings, self._store, self._spent = settings, store, spent
+        self._desk, self._rest = desk, rest
+        self.window = self.limit = settings.batch.window
+        self._changed = threading.Condition()
+        self._held: list[Job] = []
+        self._waiting: dict[str, list[Job]] = {}
+        self._flushed = self._closing = False
+        self._broken: BaseException | None = None
+        self._asks: dict[str, set[str]] = {}  # uid of a batch -> keys that someone here waits for
+        self._watches: dict[str, Watch] = {}
+        self._thread = threading.Thread(target=self._run, name="headrace-batches", daemon=True)
+        self._thread.start()
+
+    @property
+    def in_flight(self) -> int:
+        """Questions that are gathered or out and waited for here."""
+        return len(self._waiting) + (0 if self._rest is None else self._rest.in_flight)
+
+    def send(self, jobs: list[Job]) -> None:
+        """Gather jobs; returns at once."""
+        with self._changed:
+            if self._broken is not None:
+                jobs[0].done.put(self._broken)
+                return
+            for job in jobs:
+                self._waiting.setdefault(job.key, []).append(job)
+            self._held += jobs
+            self._changed.notify()
+
+    def flush(self) -> None:
+        """No more jobs come for now: hand in what is gathered."""
+        with self._changed:
+            self._flushed = True
+            self._changed.notify()
+
+    def recall(self, done: SimpleQueue[Any]) -> None:
+        """Nobody reads `done` any more: what is gathered for it is not sent; what is out stays out."""
+        with self._changed:
+            self._held = [job for job in self._held if job.done is not done]
+            for key, jobs in list(self._waiting.items()):
+                if others := [job for job in jobs if job.done is not done]:
+                    self._waiting[key] = others
+                else:
+                    del self._waiting[key]
+        if self._rest is not None:
+            self._rest.recall(done)
+
+    def embed(self, model: str, prompts: list[str]) -> list[list[float]]:
+        """Vectors of one batch of texts, asked one by one: they are wanted at once."""
+        if self._rest is None:
+            raise ConfigError(f"no endpoint for embeddings of {model}", cure="set llm.batch.rest: openai")
+        return self._rest.embed(model, prompts)
+
+    def close(self) -> None:
+        """Leave the batches at work, and stop."""
+        with self._changed:
+            self._closing = True
+            self._fail(StageError("the model client was closed while requests were in flight"))
+            self._changed.notify()
+        self._thread.join(STOP_S)
+        if self._rest is not None:
+            self._rest.close()
+
+    def _run(self) -> None:
+        try:
+            ledger = Ledger(ledger_path(self._store.path))
+            desk = self._desk()
+            try:
+                self._work(Office(desk, ledger, self._store, self._settings, lambda: self._closing))
+            finally:
+                desk.close()
+                ledger.close()
+        except BaseException as error:  # handed to the callers' threads, which raise it
+            with self._changed:
+                self._broken = error
+                self._fail(error)
+
+    def _work(self, office: Office) -> None:
+        while (jobs := self._next()) is not None:
+            if jobs:
+                self._hand_in(office, jobs)
+            self._look_round(office)
+
+    def _next(self) -> list[Job] | None:
+        """Jobs to hand in; none when it is time to look at a batch; None when all is over."""
+        with self._changed:
+            while not self._closing:
+                # Half a window: the other half may be out, and nobody gathers more until it is back.
+                if self._held and (self._flushed or len(self._held) >= self.window // 2):
+                    jobs, self._held, self._flushed = self._held, [], False
+                    return jobs
+                due = min((w.due for w in self._watches.values()), default=None)
+                if due is not None and due <= time.time():
+                    return []
+                self._changed.wait(None if due is None else due - time.time())
+            return None
+
+    def _hand_in(self, office: Office, jobs: list[Job]) -> None:
+        sent = office.send(jobs)
+        for key, uid in sent.out.items():
+            self._asks.setdefault(uid, set()).add(key)
+        self._deliver(sent.answered)
+        self._pass_on(
+            (job.key for job in sent.unfit),
+            Kept("", failure=Failure.BAD_REQUEST, detail="no batch takes this request"),
+        )
+
+    def _look_round(self, office: Office) -> None:
+        """Look at every batch that is due, also at those that nobody here waits for."""
+        opened = {batch.uid: batch for batch in office.open() if batch.id}
+        for uid, batch in opened.items():
+            watch = self._watches.setdefault(uid, office.watch(batch))
+            if watch.due <= time.time() and not self._closing:
+                self._look(office, batch, watch)
+        for uid in self._asks.keys() - opened.keys():  # another process took its answers
+            self._settle(office, uid, self._asks.pop(uid))
+        for uid in self._watches.keys() - opened.keys():
+            del self._watches[uid]
+
+    def _look(self, office: Office, batch: Batch, watch: Watch) -> None:
+        try:
+            seen = office.look(batch)
+            act = watch.seen(seen.status, time.time())
+            if act is Act.CANCEL:
+                office.desk.cancel(batch)
+            elif act is Act.MERGE:
+                taken = office.take(batch, seen, self._deliver)
+                del self._watches[batch.uid]
+                self._deliver(taken.failed)
+                left = self._asks.pop(batch.uid, set())
+                if seen.status == "interrupted":
+                    self._hold_again(left)
+                else:
+                    self._pass_on(left, _left(batch, taken.status, taken.said))
+        except Passing:
+            if watch.unseen(time.time()) is Act.GIVE_UP:
+                raise
+
+    def _settle(self, office: Office, uid: str, keys: set[str]) -> None:
+        """A batch was taken by another process: what it left may be out again by now."""
+        with self._changed:
+            keys &= self._waiting.keys()
+        answered = self._store.answers(keys)
+        self._deliver(answered)
+        again = office.ledger.out(keys - answered.keys())
+        for key, other in again.items():
+            self._asks.setdefault(other, set()).add(key)
+        reason = f"batch {uid} was ended by another process without this answer"
+        self._pass_on(keys - answered.keys() - again.keys(), Kept("", failure=Failure.SERVER, detail=reason))
+
+    def _deliver(self, answers: Mapping[str, Kept]) -> None:
+        """Hand out what is committed, or final, to those who wait for it."""
+        with self._changed:
+            for key, kept in answers.items():
+                jobs = self._waiting.pop(key, [])
+                if jobs:
+                    self._spent.count(kept, 1)
+                for job in jobs:
+                    job.done.put((key, kept))
+
+    def _pass_on(self, keys: Iterable[str], failed: Kept) -> None:
+        """What no batch answered goes on by `rest`; without it, it ends as `failed`."""
+        if self._rest is None:
+            self._deliver(dict.fromkeys(keys, failed))
+            return
+        with self._changed:
+            jobs = [job for key in keys for job in self._waiting.pop(key, [])]
+        if jobs:
+            self._rest.send(jobs)
+            self._rest.flush()
+
+    def _hold_again(self, keys: Iterable[str]) -> None:
+        with self._changed:
+            self._held += [job for key in keys for job in self._waiting.get(key, [])]
+            self._flushed = True
+
+    def _fail(self, error: BaseException) -> None:
+        """Tell everyone who waits. Held under the lock."""
+        for done in {id(job.done): job.done for jobs in self._waiting.values() for job in jobs}.values():
+            done.put(error)
+        self._waiting.clear()
+        self._held.clear()
+
+
+def _left(batch: Batch, status: str, said: str) -> Kept:
+    failure = Failure.TIMEOUT if status in LOST else Failure.SERVER
+    detail = f"batch {batch.id} ended as {status} without this answer" + (f": {said}" if said else "")
+    return Kept("", failure=failure, detail=detail)
+
+
+def open_carrier(settings: Settings, backend: Backend, store: Store, spent: Spent) -> BatchCarrier:
+    """The carrier of the backend `batch`, over the endpoint at `llm.base_url`."""
+    from pipelines.llm.courier import Courier
+
+    rest = Courier(backend, settings, store, spent) if settings.batch.rest == "openai" else None
+    return BatchCarrier(settings, store, spent, lambda: _openai_desk(settings), rest)
+
+
+def _openai_desk(settings: Settings) -> Desk:
+    from pipelines.llm.backends.batch_openai import OpenAIDesk
+
+    return OpenAIDesk(settings.base_url, settings)
