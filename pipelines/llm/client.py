@@ -80,13 +80,14 @@ class Pulse:
 class Client:
     """Answers requests from the store, else from the backend. Use as a context manager."""
 
-    def __init__(self, settings: Settings, path: Path) -> None:
+    def __init__(self, settings: Settings, path: Path, lent: Path | None = None) -> None:
         self.settings = effective(settings)
         self.spent = Spent()
         self._declared = settings.model
         self._backend = _backend(self.settings)
         self._courier: Courier | None = None
-        self.store = Store(path)  # last: a wrong setting makes no file
+        self.embedded: set[str] | None = None  # keys of the vectors used, once there was a text to embed
+        self.store = Store(path, lent=lent)  # last: a wrong setting makes no file
 
     @property
     def model(self) -> str:
@@ -230,7 +231,7 @@ class Client:
         from pipelines.llm.job import Job
 
         if isinstance(self._backend, Replay):
-            raise miss(self.store, fresh[0].request, fresh[0].identity)
+            raise miss(self.store, fresh)
         jobs = [Job(n.key, n.canonical, n.identity, n.model, n.request, done) for n in fresh]
         for job in jobs:
             if self._backend.llama and job.request.kind == "chat" and registered(job.model).style == "base":
@@ -239,9 +240,12 @@ class Client:
         self.courier().send(jobs)
 
 
-def open_client(settings: Settings, store: Path) -> Client:
-    """A client over the response store at `store`. Raises ConfigError, EnvironmentFault."""
-    return Client(settings, store)
+def open_client(settings: Settings, store: Path, lent: Path | None = None) -> Client:
+    """A client over the response store at `store`, which takes what it lacks from the export `lent`.
+
+    Raises ConfigError, EnvironmentFault.
+    """
+    return Client(settings, store, lent)
 
 
 def _backend(settings: Settings) -> Backend:

@@ -48,6 +48,7 @@ def embed(
     prompts = [_clean(prefix + text) for text in texts]
     keys = [request_key(Request("embedding", model, prompt=p), encoder.identity) for p in prompts]
     unique = dict(zip(keys, prompts, strict=True))
+    client.embedded = (client.embedded or set()).union(keys)
     vectors = client.store.embeddings(unique)
     missing = [key for key in unique if key not in vectors]
     for start in range(0, len(missing), BATCH):

@@ -7,90 +7,84 @@ was used, and two processes that ask the same question at once go on with the sa
 WAL, `synchronous=FULL`, one transaction for all answers that came while the one before it was
 being written: no timer, an answer waits at most for the commit before its own (median 12-15 ms for
 groups of 20 on a busy disk, 95 % under 55 ms).
-Each row carries a checksum; a damaged row counts as absent and is replaced when it is asked again.
+Each row carries checksums; a damaged row counts as absent, and is set aside when it is asked again.
+What the store lacks and a lent export has (`data/answers/`) is taken from there, once for all.
 """
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import threading
 import time
-import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from pipelines.llm.answer import Failure, Usage
-from pipelines.llm.store_errors import as_fault
-from pipelines.llm.store_file import connect, prepare
+from pipelines.llm.store_errors import ReadOnlyStore, as_fault
+from pipelines.llm.store_file import connect, in_memory, prepare
+from pipelines.llm.store_rows import (
+    COLUMNS,
+    COLUMNS_V1,
+    KEPT_COLUMNS,
+    KEPT_COLUMNS_V1,
+    KEPT_FAILURES,
+    VECTOR_COLUMNS,
+    Kept,
+    Record,
+    as_text,
+    handed_out,
+    is_sound,
+    is_sound_vector,
+    record_of,
+    row_of,
+    vector_checksum,
+)
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from pipelines.llm.store_lent import Lent
+
+__all__ = ["KEPT_FAILURES", "Kept", "Record", "Store"]
+
 READ_BATCH = 500  # SQLite allows 32,766 parameters; larger batches gain nothing
-
-# What may be kept: an answer, and the failures that belong to the question itself.
-KEPT_FAILURES = frozenset({Failure.LENGTH, Failure.FILTERED, Failure.REFUSED, Failure.EMPTY})
-
-_COLUMNS = (
-    "key, kind, model, identity, request, text, finish, failure, detail, prompt_tokens, "
-    "completion_tokens, cost_usd, latency_ms, attempts, row, purpose, made_at, body, checksum"
-)
-_KEPT_COLUMNS = "key, text, finish, failure, detail, prompt_tokens, completion_tokens, cost_usd, checksum"
-
-
-NOTHING = Usage()
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """What the store says an answer is. `text` is whole also for LENGTH."""
-
-    text: str
-    finish: str = ""
-    usage: Usage = NOTHING
-    failure: Failure | None = None
-    detail: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """One row of the store, as `headrace trace` shows it. `key` is the answer's id."""
-
-    key: str
-    kind: str
-    model: str
-    identity: str
-    request: str  # canonical JSON, the text that was hashed into `key`
-    kept: Kept
-    body: bytes  # the raw response
-    latency_ms: int = 0
-    attempts: int = 1
-    row: str = ""
-    purpose: str = ""
+SOUND: dict[str, tuple[str, Callable[[Sequence[Any]], bool]]] = {
+    "answers": (COLUMNS, is_sound),
+    "embeddings": (VECTOR_COLUMNS, is_sound_vector),
+}
 
 
 class Store:
     """The store at `path`, made when absent. Safe to use from several threads and processes.
 
+    `lent` is an export that is read where the store has no answer. A `path` that ends in
+    .parquet is an export itself: it is read, and takes no answer.
     Raises NewerStore, NotAStore, ReadOnlyStore, LockedStore, FullDisk (all EnvironmentFault).
     """
 
-    def __init__(self, path: Path, *, readonly: bool = False) -> None:
-        self.path, self.readonly = path, readonly
+    def __init__(self, path: Path, *, readonly: bool = False, lent: Path | None = None) -> None:
+        self.path, self.is_export = path, path.suffix == ".parquet"
+        self.readonly = readonly or self.is_export
         self._lock = threading.RLock()
-        self._damaged: set[bytes] = set()
+        self._lent = _lent(path if self.is_export else lent)
+        self._loan: Store | None = None  # what a reader took from the lent export
+        version = 0
         with self._guard():
-            self._db = connect(path, readonly)
-            try:
-                prepare(self._db, path, readonly)
-            except BaseException:
-                self._db.close()
-                raise
+            if self.is_export or (readonly and self._lent is not None and not path.is_file()):
+                self._db = in_memory()
+            else:
+                self._db = connect(path, readonly)
+                try:
+                    version = prepare(self._db, path, readonly)
+                except BaseException:
+                    self._db.close()
+                    raise
+        self._columns = COLUMNS_V1 if version == 1 else COLUMNS
+        self._kept_columns = KEPT_COLUMNS_V1 if version == 1 else KEPT_COLUMNS
 
     def __enter__(self) -> Store:
         return self
@@ -100,70 +94,148 @@ class Store:
 
     def close(self) -> None:
         with self._lock:
+            if self._loan is not None:
+                self._loan.close()
             self._db.close()
+
+    # -- answers ----------------------------------------------------------------------------
 
     def answers(self, keys: Iterable[str]) -> dict[str, Kept]:
         """What is stored of `keys`, read in batches; a damaged row counts as absent."""
         found: dict[str, Kept] = {}
-        for row in self._select(_KEPT_COLUMNS, "answers", keys):
-            if row[-1] == _checksum(row[:-1]):
-                found[row[0].hex()] = _kept(row[1:-1])
-            else:
-                self._damaged.add(row[0])
+        wanted = iter(keys)
+        while chunk := {bytes.fromhex(k): k for k in islice(wanted, READ_BATCH)}:
+            before = len(found)
+            for row in self._select(self._kept_columns, "answers", list(chunk)):
+                kept = handed_out(row)
+                if kept is not None:
+                    found[chunk[row[0]]] = kept
+            if self._lent is not None and len(found) - before < len(chunk):
+                found |= self._borrowed([k for k in chunk.values() if k not in found], Store.answers)
         return found
 
     def full(self, keys: Iterable[str]) -> dict[str, Record]:
-        """The whole rows of `keys`: question, parameters, raw body; for `headrace trace`."""
-        return {row[0].hex(): _record(row) for row in self._select(_COLUMNS, "answers", keys)}
+        """The whole rows of `keys`: question, parameters, raw body; damaged ones are left out."""
+        wanted = list(keys)
+        rows = self._in_batches(self._columns, "answers", wanted)
+        found = {row[0].hex(): record_of(row) for row in rows if is_sound(row)}
+        return found | self._borrowed([k for k in wanted if k not in found], Store.full)
 
     def record(self, key: str) -> Record | None:
         """The whole row of the answer `key`, or None."""
         return self.full([key]).get(key)
 
-    def asked_for(self, *, purpose: str, row: str) -> list[Record]:
-        """The rows asked for one row and purpose: what a replay that misses is compared with."""
-        with self._guard():
-            rows = self._db.execute(
-                f"SELECT {_COLUMNS} FROM answers WHERE purpose = ? AND row = ? ORDER BY key", (purpose, row)
-            ).fetchall()
-        return [_record(r) for r in rows]
-
-    def count(self) -> int:
-        with self._guard():
-            return int(self._db.execute("SELECT count(*) FROM answers").fetchone()[0])
+    def asked_for(self, *, purpose: str, row: str = "", most: int = 2000) -> list[Record]:
+        """What was asked for a purpose, and for one row if it is named: what a replay that misses sees."""
+        if self._lent is not None and self._loan is None:
+            self._loan = self._taken_in()
+        places = [self, self._loan] if self.readonly and self._loan is not None else [self]
+        found = chain.from_iterable(
+            place.scan("answers", "purpose = ? AND ? IN ('', row)", (purpose, row)) for place in places
+        )
+        return [record_of(r) for r in islice(filter(is_sound, found), most)]
 
     def put(self, records: Sequence[Record]) -> dict[str, Kept]:
         """Commit `records` in one transaction; returns what now stands under their keys.
 
         An answer that another process committed first is kept and returned instead.
         """
-        rows = [_row(r) for r in records]
+        if self.is_export:
+            cure = "headrace store import it into a store, and name that"
+            raise ReadOnlyStore("an export takes no further answers", where=str(self.path), cure=cure)
+        return self._put(records)
+
+    def _put(self, records: Sequence[Record]) -> dict[str, Kept]:
+        rows = {row[0]: row for row in reversed([row_of(r) for r in records])}
         with self._guard(), self._write():
-            self._drop_damaged("answers", [r[0] for r in rows])
-            self._db.executemany(f"INSERT OR IGNORE INTO answers VALUES ({_marks(len(rows[0]))})", rows)
-        return self.answers([r.key for r in records])
+            stands = {}
+            for seen in self._select(COLUMNS, "answers", list(rows)):
+                if is_sound(seen):
+                    stands[seen[0]] = record_of(seen).kept
+                else:
+                    self._set_aside("answers", seen)
+            fresh = [row for key, row in rows.items() if key not in stands]
+            marks = _marks(len(COLUMNS.split(",")))
+            self._db.executemany(f"INSERT INTO answers ({COLUMNS}) VALUES ({marks})", fresh)
+        first = {r.key: r.kept for r in reversed(records)}
+        return first | {key.hex(): kept for key, kept in stands.items()}
+
+    # -- embeddings -------------------------------------------------------------------------
 
     def embeddings(self, keys: Iterable[str]) -> dict[str, np.ndarray]:
         """Stored vectors, float32 [dim] each."""
         import numpy as np
 
-        found = {}
-        for key, vector, checksum in self._select("key, vector, checksum", "embeddings", keys):
-            if zlib.crc32(vector, zlib.crc32(key)) == checksum:
-                found[key.hex()] = np.frombuffer(vector, dtype=np.float32)
-            else:
-                self._damaged.add(key)
-        return found
+        wanted = list(keys)
+        rows = self._in_batches(VECTOR_COLUMNS, "embeddings", wanted)
+        found = {row[0].hex(): np.frombuffer(row[3], dtype="<f4") for row in rows if is_sound_vector(row)}
+        return found | self._borrowed([k for k in wanted if k not in found], Store.embeddings)
+
+    def vectors(self, keys: Iterable[str]) -> dict[str, tuple[str, str, bytes]]:
+        """(identity, prompt, little-endian float32) of the stored embeddings of `keys`."""
+        wanted = list(keys)
+        rows = self._in_batches(VECTOR_COLUMNS, "embeddings", wanted)
+        found = {row[0].hex(): (row[1], row[2], row[3]) for row in rows if is_sound_vector(row)}
+        return found | self._borrowed([k for k in wanted if k not in found], Store.vectors)
 
     def put_embeddings(self, identity: str, rows: Sequence[tuple[str, str, np.ndarray]]) -> None:
         """Commit (key, prompt, float32 vector) rows of one embedding model in one transaction."""
-        packed = []
-        for key, prompt, vector in rows:
-            raw, blob = bytes.fromhex(key), vector.astype("<f4").tobytes()
-            packed.append((raw, identity, prompt, blob, zlib.crc32(blob, zlib.crc32(raw))))
+        self.put_vectors([(k, identity, prompt, v.astype("<f4").tobytes()) for k, prompt, v in rows])
+
+    def put_vectors(self, rows: Sequence[tuple[str, str, str, bytes]]) -> None:
+        """Commit (key, identity, prompt, little-endian float32) rows in one transaction."""
+        packed: dict[bytes, tuple[bytes, str, str, bytes, int]] = {}
+        for key, identity, prompt, vector in rows:
+            raw = bytes.fromhex(key)
+            packed.setdefault(raw, (raw, identity, prompt, vector, vector_checksum(raw, vector)))
         with self._guard(), self._write():
-            self._drop_damaged("embeddings", [p[0] for p in packed])
-            self._db.executemany("INSERT OR IGNORE INTO embeddings VALUES (?, ?, ?, ?, ?)", packed)
+            for seen in self._select(VECTOR_COLUMNS, "embeddings", list(packed)):
+                if not is_sound_vector(seen):
+                    self._set_aside("embeddings", seen)
+            self._db.executemany("INSERT OR IGNORE INTO embeddings VALUES (?, ?, ?, ?, ?)", packed.values())
+
+    # -- looking after it -------------------------------------------------------------------
+
+    def scan(self, table: str, where: str = "1", values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
+        """Every row of "answers" or "embeddings" by key, damaged ones too, in the order of their columns.
+
+        No lock is held between two batches. `where` is a condition in SQL on `values`.
+        """
+        columns = self._columns if table == "answers" else SOUND[table][0]
+        query = f"SELECT {columns} FROM {table} WHERE key > ? AND ({where}) ORDER BY key LIMIT {READ_BATCH}"
+        last = b""
+        while rows := self._fetch(query, (last, *values)):
+            yield from rows
+            last = rows[-1][0]
+
+    def set_aside(self, table: str, keys: Iterable[bytes]) -> int:
+        """Take damaged rows out of use, kept for a look in the table `damaged`; how many were damaged.
+
+        A row that another process has mended meanwhile stays.
+        """
+        columns, sound = SOUND[table]
+        count = 0
+        with self._guard(), self._write():
+            for key in keys:
+                for row in self._fetch(f"SELECT {columns} FROM {table} WHERE key = ?", (key,)):
+                    if not (sound(row) and is_named_by_its_request(table, row)):
+                        self._set_aside(table, row)
+                        count += 1
+        return count
+
+    def remove(self, table: str, keys: Sequence[bytes]) -> None:
+        """Take rows away for good, in one transaction."""
+        with self._guard(), self._write():
+            self._db.executemany(f"DELETE FROM {table} WHERE key = ?", [(k,) for k in keys])
+
+    def query(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Rows of a statement that reads; for `headrace store stats`."""
+        return self._fetch(statement, values)
+
+    def count(self) -> int:
+        return int(self._fetch("SELECT count(*) FROM answers", ())[0][0])
+
+    # -- within -----------------------------------------------------------------------------
 
     @contextmanager
     def _guard(self) -> Iterator[None]:
@@ -184,61 +256,87 @@ class Store:
                 self._db.execute("ROLLBACK")
             raise
 
-    def _select(self, columns: str, table: str, keys: Iterable[str]) -> Iterator[tuple[Any, ...]]:
+    def _in_batches(self, columns: str, table: str, keys: Iterable[str]) -> Iterator[tuple[Any, ...]]:
         wanted = iter(keys)
         while chunk := [bytes.fromhex(k) for k in islice(wanted, READ_BATCH)]:
-            query = f"SELECT {columns} FROM {table} WHERE key IN ({_marks(len(chunk))})"
-            with self._guard():
-                rows = self._db.execute(query, chunk).fetchall()
-            yield from rows
+            yield from self._select(columns, table, chunk)
 
-    def _drop_damaged(self, table: str, keys: Sequence[bytes]) -> None:
-        for key in self._damaged.intersection(keys):
-            self._db.execute(f"DELETE FROM {table} WHERE key = ?", (key,))
-            self._damaged.discard(key)
+    def _select(self, columns: str, table: str, keys: Sequence[bytes]) -> list[tuple[Any, ...]]:
+        return self._fetch(f"SELECT {columns} FROM {table} WHERE key IN ({_marks(len(keys))})", keys)
+
+    def _fetch(self, query: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        with self._guard():
+            try:
+                return self._db.execute(query, values).fetchall()
+            except sqlite3.OperationalError as error:
+                if "decode to UTF-8" not in str(error):
+                    raise
+            self._db.text_factory = _text_or_bytes  # a damaged row is to fail alone
+            try:
+                return self._db.execute(query, values).fetchall()
+            finally:
+                self._db.text_factory = str
+
+    def _set_aside(self, table: str, row: Sequence[Any]) -> None:
+        content = json.dumps([as_text(v) for v in row], ensure_ascii=False)
+        self._db.execute(
+            "INSERT INTO damaged VALUES (?, ?, ?, ?)", (table, row[0], int(time.time()), content)
+        )
+        self._db.execute(f"DELETE FROM {table} WHERE key = ?", (row[0],))
+
+    def _borrowed(
+        self, keys: list[str], read: Callable[[Store, list[str]], dict[str, Any]]
+    ) -> dict[str, Any]:
+        """What the lent export has of `keys`: taken into this store, or beside it by a reader."""
+        if self._lent is None or not keys:
+            return {}
+        with self._lock:
+            held = self._lent.among(keys)
+            if held and self._loan is None:
+                self._loan = self._taken_in()
+        if not held or self._loan is None:
+            return {}
+        return read(self._loan, held)
+
+    def _taken_in(self) -> Store:
+        from pipelines.llm.store_lent import take_in
+
+        assert self._lent is not None
+        into = Store.without_file() if self.readonly else Store(self.path)
+        take_in(into, self._lent.path)
+        return into
+
+    @classmethod
+    def without_file(cls) -> Store:
+        """An empty store in memory, which ends with this process."""
+        made = cls.__new__(cls)
+        made.path, made.is_export, made.readonly = Path(":memory:"), False, False
+        made._lock, made._lent, made._loan = threading.RLock(), None, None
+        made._db, made._columns, made._kept_columns = in_memory(), COLUMNS, KEPT_COLUMNS
+        return made
+
+
+def is_named_by_its_request(table: str, row: Sequence[Any]) -> bool:
+    """Whether an answer's key is the hash of its request, as it was when it was written."""
+    from pipelines.llm.request import key_of
+
+    return table != "answers" or key_of(str(row[4])) == row[0].hex()
+
+
+def _lent(path: Path | None) -> Lent | None:
+    if path is None or not path.is_file():
+        return None
+    from pipelines.llm.store_lent import Lent
+
+    return Lent(path)
+
+
+def _text_or_bytes(raw: bytes) -> str | bytes:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return raw
 
 
 def _marks(count: int) -> str:
     return ",".join("?" * count)
-
-
-def _kept(values: Sequence[Any]) -> Kept:
-    text, finish, failure, detail, asked, drawn, usd = values
-    usage = Usage(asked, drawn, usd)
-    return Kept(text, finish, usage, Failure(failure) if failure else None, detail)
-
-
-def _checksum(values: Sequence[Any]) -> int:
-    key, *rest = values
-    return zlib.crc32("\x1f".join(map(str, rest)).encode("utf-8", "surrogatepass"), zlib.crc32(key))
-
-
-def _row(record: Record) -> tuple[Any, ...]:
-    kept, usage = record.kept, record.kept.usage
-    if kept.failure is not None and kept.failure not in KEPT_FAILURES:
-        raise ValueError(f"a passing failure is not kept: {kept.failure}")
-    key, failure = bytes.fromhex(record.key), kept.failure.value if kept.failure else ""
-    answer = (kept.text, kept.finish, failure, kept.detail)
-    spent = (usage.prompt_tokens, usage.completion_tokens, float(usage.cost_usd))
-    question = (key, record.kind, record.model, record.identity, record.request)
-    asker = (record.latency_ms, record.attempts, record.row, record.purpose, int(time.time()))
-    body = zlib.compress(record.body, 1)
-    return (*question, *answer, *spent, *asker, body, _checksum((key, *answer, *spent)))
-
-
-def _record(row: Sequence[Any]) -> Record:
-    key, kind, model, identity, request, *rest = row
-    kept, (latency, attempts, asker, purpose, _, body, _) = _kept(rest[:7]), rest[7:]
-    return Record(
-        key.hex(),
-        kind,
-        model,
-        identity,
-        request,
-        kept,
-        zlib.decompress(body),
-        latency,
-        attempts,
-        asker,
-        purpose,
-    )

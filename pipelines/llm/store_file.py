@@ -1,6 +1,7 @@
-"""The response store's file: opening it, its version, its tables.
+"""The response store's file: opening it, its version, its tables, its upgrade.
 
-Law: a file that is not ours, or newer than we know, is left as it is and named.
+Law: a file that is not ours, or newer than we know, is left as it is and named. An older one is
+upgraded in one transaction: a kill in between leaves the old version whole.
 """
 
 from __future__ import annotations
@@ -9,11 +10,16 @@ import sqlite3
 from pathlib import Path
 
 from pipelines.llm.store_errors import NewerStore, NotAStore, ReadOnlyStore
+from pipelines.llm.store_rows import COLUMNS, add_functions
 
-VERSION = 1
+VERSION = 2
 APPLICATION_ID = 0x48445243  # "HDRC"
 BUSY_MS = 30_000
 
+_DAMAGED = """
+CREATE TABLE damaged (
+  source TEXT NOT NULL, key BLOB NOT NULL, set_aside_at INTEGER NOT NULL, content TEXT NOT NULL);
+"""
 _SCHEMA = f"""
 CREATE TABLE answers (
   key BLOB PRIMARY KEY, kind TEXT NOT NULL, model TEXT NOT NULL, identity TEXT NOT NULL,
@@ -21,12 +27,23 @@ CREATE TABLE answers (
   detail TEXT NOT NULL, prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL,
   cost_usd REAL NOT NULL, latency_ms INTEGER NOT NULL, attempts INTEGER NOT NULL,
   row TEXT NOT NULL, purpose TEXT NOT NULL, made_at INTEGER NOT NULL, body BLOB NOT NULL,
-  checksum INTEGER NOT NULL);
+  checksum INTEGER NOT NULL, history TEXT NOT NULL DEFAULT '[]', media TEXT NOT NULL DEFAULT '[]',
+  cached_tokens INTEGER NOT NULL DEFAULT 0, whole INTEGER);
 CREATE TABLE embeddings (
   key BLOB PRIMARY KEY, identity TEXT NOT NULL, prompt TEXT NOT NULL, vector BLOB NOT NULL,
   checksum INTEGER NOT NULL);
+{_DAMAGED.strip()}
 PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {VERSION};
+"""
+_FROM_1 = f"""
+ALTER TABLE answers ADD COLUMN history TEXT NOT NULL DEFAULT '[]';
+ALTER TABLE answers ADD COLUMN media TEXT NOT NULL DEFAULT '[]';
+ALTER TABLE answers ADD COLUMN cached_tokens INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE answers ADD COLUMN whole INTEGER;
+UPDATE answers SET whole = whole({COLUMNS.removesuffix(", whole")});
+{_DAMAGED}
+PRAGMA user_version = 2;
 """
 
 
@@ -54,11 +71,18 @@ def connect(path: Path, readonly: bool) -> sqlite3.Connection:
     return sqlite3.connect(path, timeout=BUSY_MS / 1000, isolation_level=None, check_same_thread=False)
 
 
-def prepare(db: sqlite3.Connection, path: Path, readonly: bool) -> None:
-    """Check whose file it is and which version; make the tables of a new one."""
+def in_memory() -> sqlite3.Connection:
+    """A store without a file, empty."""
+    db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    _create(db)
+    return db
+
+
+def prepare(db: sqlite3.Connection, path: Path, readonly: bool) -> int:
+    """Check whose file it is; make the tables of a new one, upgrade an older one; its version."""
     db.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
     application = db.execute("PRAGMA application_id").fetchone()[0]
-    version = db.execute("PRAGMA user_version").fetchone()[0]
+    version = int(db.execute("PRAGMA user_version").fetchone()[0])
     tables = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     if tables and application != APPLICATION_ID:
         raise NotAStore("is a database, but not a response store", where=str(path), cure="name another file")
@@ -69,17 +93,40 @@ def prepare(db: sqlite3.Connection, path: Path, readonly: bool) -> None:
             cure="use the headrace that wrote it, or name another store",
         )
     if readonly:
-        return
+        if not tables:
+            raise NotAStore("is empty, no response store", where=str(path), cure="name another file")
+        return version
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = FULL")
     if not tables:
         _create(db)
+    elif version < VERSION:
+        _upgrade(db)
+    return VERSION
 
 
 def _create(db: sqlite3.Connection) -> None:
     """Make the tables, once, also when several processes open a new store together."""
     db.execute("BEGIN IMMEDIATE")
     if not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-        for statement in _SCHEMA.split(";"):
-            db.execute(statement)
+        _run(db, _SCHEMA)
     db.execute("COMMIT")
+
+
+def _upgrade(db: sqlite3.Connection) -> None:
+    """From version 1 in place, in one transaction; the second of two processes finds it done."""
+    add_functions(db)
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        if int(db.execute("PRAGMA user_version").fetchone()[0]) < VERSION:
+            _run(db, _FROM_1)
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+
+
+def _run(db: sqlite3.Connection, statements: str) -> None:
+    for statement in statements.split(";"):
+        db.execute(statement)

@@ -54,7 +54,12 @@ def test_a_replay_finds_what_an_endpoint_said_under_a_registered_name(serve, tmp
         ),
         (replace(question(1), sample=3, seed=9), "sample 3: differs from the stored one in sample, seed"),
         (replace(question(1), model="other"), "of other to test of row row1.*in model"),
-        (question(7), "row row7, sample 0: nothing is stored for it"),
+        (
+            question(7),
+            r"row row7, sample 0: differs from the nearest stored one, of row row1, in prompt, seed: "
+            r"'What is 7 \+ 7\?' where 'What is 1 \+ 1\?' is stored",
+        ),
+        (replace(question(7), purpose="other"), "other of row row7, sample 0: nothing is stored for it"),
     ],
 )
 def test_a_miss_names_row_purpose_model_and_what_differs(serve, tmp_path: Path, changed, says: str) -> None:

@@ -6,15 +6,16 @@ Law: a replay gives the stored bytes or an error; it never falls back on a model
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pipelines.errors import HeadraceError
 from pipelines.llm.models import REGISTRY
-from pipelines.llm.request import Named, Request, canonical, named_request
+from pipelines.llm.request import Named, named_request
 from pipelines.llm.store import Store
 
 UNSAID: Mapping[str, Any] = {}
+BEFORE, AFTER = 20, 30  # characters shown around the place where two prompts part
 
 
 class ReplayMiss(HeadraceError):
@@ -45,17 +46,66 @@ class Replay:
         return None
 
 
-def miss(store: Store, request: Request, identity: str) -> ReplayMiss:
-    """The error that names asker, model and the field that differs from the nearest stored request."""
-    asked = json.loads(canonical(request, identity))
-    stored = [json.loads(r.request) for r in store.asked_for(purpose=request.purpose, row=request.row)]
-    nearest = min((_differing(asked, other) for other in stored), key=len, default=None)
-    why = f"differs from the stored one in {', '.join(nearest)}" if nearest else "nothing is stored for it"
-    who = f"{request.purpose or 'a request'} of row {request.row or '(unnamed)'}, sample {request.sample}"
+def miss(store: Store, missing: Sequence[Named]) -> ReplayMiss:
+    """The error that names asker, model and what differs from the nearest stored request.
+
+    `missing` are the requests at hand that nothing is stored for; the first is told of, the others counted.
+    """
+    first = missing[0].request
+    who = f"{first.purpose or 'a request'} of row {first.row or '(unnamed)'}, sample {first.sample}"
+    what = f"replay: no stored answer of {first.model} to {who}: {_why(store, missing[0])}"
+    if len(missing) > 1:
+        what += f"; {len(missing) - 1} more of the requests at hand are not stored"
     return ReplayMiss(
-        f"replay: no stored answer of {request.model} to {who}: {why}",
+        what,
         where=str(store.path),
         cure="run once with the backend that has the model, or replay the store of that run",
+    )
+
+
+def _why(store: Store, missing: Named) -> str:
+    """What differs from the nearest stored request: of the same row, else of the same purpose."""
+    request = missing.request
+    asked = json.loads(missing.canonical)
+    for row, whose in ((request.row, "the stored one"), ("", "the nearest stored one, of row {},")):
+        stored = [(json.loads(r.request), r.row) for r in store.asked_for(purpose=request.purpose, row=row)]
+        if stored:
+            nearest, of = min(stored, key=lambda s: _distance(asked, s[0]))
+            fields = _differing(asked, nearest)
+            return f"differs from {whose.format(of)} in {', '.join(fields)}{_where(asked, nearest, fields)}"
+        if not request.purpose:
+            break
+    return "nothing is stored for it"
+
+
+def _distance(asked: dict[str, Any], stored: dict[str, Any]) -> tuple[int, int]:
+    """Fields that differ, then how little of the question's beginning is the same."""
+    ours, theirs = _question(asked), _question(stored)
+    return len(_differing(asked, stored)), -_shared(ours, theirs)
+
+
+def _where(asked: dict[str, Any], stored: dict[str, Any], fields: list[str]) -> str:
+    """The first place where two questions part, as both have it."""
+    if not {"prompt", "messages"}.intersection(fields):
+        return ""
+    ours, theirs = _question(asked), _question(stored)
+    at = _shared(ours, theirs)
+    begin = max(0, at - BEFORE)
+    said, was = (repr(text[begin : at + AFTER]) for text in (ours, theirs))
+    return f": {said} where {was} is stored"
+
+
+def _shared(ours: str, theirs: str) -> int:
+    """How many characters from the start are the same."""
+    pairs = enumerate(zip(ours, theirs, strict=False))
+    return next((n for n, (a, b) in pairs if a != b), min(len(ours), len(theirs)))
+
+
+def _question(asked: dict[str, Any]) -> str:
+    if asked.get("prompt") is not None:
+        return str(asked["prompt"])
+    return "\n".join(
+        said if isinstance(said, str) else json.dumps(said) for _, said in asked.get("messages") or []
     )
 
 

@@ -1,0 +1,163 @@
+"""Exports of a response store, read: answers that travel as one Parquet file, and their way into a store.
+
+Law: what an export says is checked before it is taken (the file's own checksums, each key against its
+request), and never replaces what a store has: the first committed answer is the answer for all.
+
+An export holds a row an answer, by key; a row of kind "embedding" has the embedded text in `text`
+and its `vector`, little-endian float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipelines.llm.answer import Failure, Usage
+from pipelines.llm.request import key_of
+from pipelines.llm.store_errors import NewerStore, NotAStore
+from pipelines.llm.store_rows import Kept, Record
+
+if TYPE_CHECKING:
+    from pyarrow.parquet import ParquetFile
+
+    from pipelines.llm.store import Store
+
+MARK, FORMAT_VERSION = b"headrace.answers", 1
+BATCH = 1000
+EMBEDDING = "embedding"
+Vector = tuple[str, str, str, bytes]  # key, identity, embedded text, little-endian float32
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What became of the rows of an export."""
+
+    new: int = 0
+    same: int = 0
+    conflicting: int = 0  # the store has another answer under the key, which stays
+    refused: int = 0  # the key is not the hash of the request
+
+    def __add__(self, other: Merged) -> Merged:
+        return Merged(
+            self.new + other.new,
+            self.same + other.same,
+            self.conflicting + other.conflicting,
+            self.refused + other.refused,
+        )
+
+
+@dataclass
+class Lent:
+    """An export whose answers a store may take. Nothing is read before the first that is missing."""
+
+    path: Path
+
+    @cached_property
+    def _keys(self) -> frozenset[bytes]:
+        with _opened(self.path) as file:
+            return frozenset(bytes.fromhex(row["key"]) for rows in _batches(file, ["key"]) for row in rows)
+
+    def among(self, keys: list[str]) -> list[str]:
+        """Those of `keys` that it has."""
+        return [k for k in keys if bytes.fromhex(k) in self._keys]
+
+
+def take_in(store: Store, path: Path) -> Merged:
+    """Commit to `store` what the export at `path` has and the store lacks, in batches.
+
+    A kill in between leaves whole batches; once more takes the rest. Raises NotAStore, NewerStore.
+    """
+    total = Merged()
+    for records, vectors, refused in read(path):
+        total += _take_answers(store, records) + _take_vectors(store, vectors) + Merged(refused=refused)
+    return total
+
+
+def read(path: Path) -> Iterator[tuple[list[Record], list[Vector], int]]:
+    """The export in batches: answers, embeddings, and how many rows their request does not name."""
+    with _opened(path) as file:
+        for rows in _batches(file):
+            named = [row for row in rows if key_of(row["request"]) == row["key"]]
+            vectors = [
+                (r["key"], r["identity"], r["text"], r["vector"]) for r in named if r["kind"] == EMBEDDING
+            ]
+            records = [_record(r) for r in named if r["kind"] != EMBEDDING]
+            yield records, vectors, len(rows) - len(named)
+
+
+def _take_answers(store: Store, records: Sequence[Record]) -> Merged:
+    before = store.answers([r.key for r in records])
+    stands = store.put([r for r in records if r.key not in before])
+    there = {**stands, **before}
+    conflicting = sum(_said(there[r.key]) != _said(r.kept) for r in records)
+    fresh = len(records) - len(before)
+    return Merged(fresh, len(before) - conflicting, conflicting)
+
+
+def _take_vectors(store: Store, vectors: Sequence[Vector]) -> Merged:
+    before = store.vectors([v[0] for v in vectors])
+    store.put_vectors([v for v in vectors if v[0] not in before])
+    conflicting = sum(v[0] in before and before[v[0]][2] != v[3] for v in vectors)
+    return Merged(len(vectors) - len(before), len(before) - conflicting, conflicting)
+
+
+def _said(kept: Kept) -> tuple[str, Failure | None]:
+    return kept.text, kept.failure
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[ParquetFile]:
+    """The file, known to be an export that this version reads; what is wrong with it is one line."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    foreign = NotAStore(
+        "is no export of a response store", where=str(path), cure="name a file of `headrace store export`"
+    )
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            told = (file.schema_arrow.metadata or {}).get(MARK)
+            if told is None or not told.isdigit():
+                raise foreign
+            if int(told) > FORMAT_VERSION:
+                raise NewerStore(
+                    f"the export has version {int(told)}, this headrace reads up to {FORMAT_VERSION}",
+                    where=str(path),
+                    cure="use the headrace that wrote it",
+                )
+            yield file
+    except FileNotFoundError as error:
+        raise NotAStore("there is no such file", where=str(path), cure="check the path") from error
+    except (pa.ArrowException, OSError, KeyError, ValueError, TypeError) as error:
+        what = f"the export is damaged or no Parquet file: {str(error)[:200]}"
+        raise NotAStore(what, where=str(path), cure="take it again from where it came") from error
+
+
+def _batches(file: ParquetFile, columns: list[str] | None = None) -> Iterator[list[dict[str, Any]]]:
+    for batch in file.iter_batches(BATCH, columns=columns):
+        yield batch.to_pylist()
+
+
+def _record(row: dict[str, Any]) -> Record:
+    failure = Failure(row["failure"]) if row["failure"] else None
+    usage = Usage(row["prompt_tokens"], row["completion_tokens"], row["cost_usd"], row["cached_tokens"])
+    return Record(
+        key=row["key"],
+        kind=row["kind"],
+        model=row["model"],
+        identity=row["identity"],
+        request=row["request"],
+        kept=Kept(row["text"], row["finish"], usage, failure, row["detail"]),
+        body=row["body"],
+        latency_ms=row["latency_ms"],
+        attempts=row["attempts"],
+        row=row["row"],
+        purpose=row["purpose"],
+        history=row["history"],
+        media=row["media"],
+        made_at=row["made_at"],
+    )
