@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
+from urllib.request import getproxies_environment
 
 import aiohttp
 
@@ -58,9 +59,13 @@ class Transport:
             sock_connect=settings.connect_timeout_s,
             sock_read=max(least, settings.first_byte_timeout_s),
         )
-        connector = aiohttp.TCPConnector(limit=0)
+        # Asking for a proxy costs two hops to another thread a request, and with it a password from ~/.netrc.
+        proxied = not backend.ours and bool(getproxies_environment())
         self._session = aiohttp.ClientSession(
-            timeout=timeout, connector=connector, trust_env=not backend.ours
+            timeout=timeout,
+            connector=aiohttp.TCPConnector(limit=0),
+            trust_env=proxied,
+            cookie_jar=aiohttp.DummyCookieJar(),
         )
 
     async def close(self) -> None:
