@@ -31,10 +31,13 @@ from pipelines.llm.store import Kept, Store
 if TYPE_CHECKING:
     import numpy as np
 
+    from pipelines.llm.backends.batch import BatchCarrier
     from pipelines.llm.courier import Courier
     from pipelines.llm.endpoint import Backend
 
 WINDOW = 256  # requests between the caller's iterator and its answers, if concurrency needs no more
+PIECE = 4096  # requests looked up at once, however large the window
+BATCHED = ("batch",)
 
 
 @dataclass
@@ -80,14 +83,13 @@ class Pulse:
 class Client:
     """Answers requests from the store, else from the backend. Use as a context manager."""
 
-    def __init__(self, settings: Settings, path: Path, lent: Path | None = None) -> None:
+    def __init__(self, settings: Settings, path: Path) -> None:
         self.settings = effective(settings)
         self.spent = Spent()
         self._declared = settings.model
         self._backend = _backend(self.settings)
-        self._courier: Courier | None = None
-        self.embedded: set[str] | None = None  # keys of the vectors used, once there was a text to embed
-        self.store = Store(path, lent=lent)  # last: a wrong setting makes no file
+        self._courier: Courier | BatchCarrier | None = None
+        self.store = Store(path)  # last: a wrong setting makes no file
 
     @property
     def model(self) -> str:
@@ -114,14 +116,14 @@ class Client:
         ReplayMiss. A failure of one request is an Answer with `failure` set.
         """
         source = iter(requests)
-        window = max(WINDOW, 4 * self.settings.concurrency)
+        window = self._window()
         waiting: dict[str, list[Request]] = {}
         done: SimpleQueue[tuple[str, Kept] | BaseException] = SimpleQueue()
         more = True
         try:
             while more or waiting:
                 if more and len(waiting) <= window * 3 // 4:
-                    batch = list(islice(source, window - len(waiting)))
+                    batch = list(islice(source, min(PIECE, window - len(waiting))))
                     more = bool(batch)
                     yield from self._take(batch, waiting, done)
                     if not more and self._courier is not None:
@@ -167,8 +169,17 @@ class Client:
 
         return embed(self, texts, model=model, prefix=prefix, progress=progress)
 
-    def courier(self) -> Courier:
+    def _window(self) -> int:
+        """Most requests taken and not answered: of a batch, as many as its files shall hold."""
+        batched = self.settings.backend in BATCHED
+        return self.settings.batch.window if batched else max(WINDOW, 4 * self.settings.concurrency)
+
+    def courier(self) -> Courier | BatchCarrier:
         """The thread that asks; started by the first question that the store cannot answer."""
+        if self._courier is None and self.settings.backend in BATCHED:
+            from pipelines.llm.backends.batch import open_carrier
+
+            self._courier = open_carrier(self.settings, self._backend, self.store, self.spent)
         if self._courier is None:
             from pipelines.llm.courier import Courier
 
@@ -231,7 +242,7 @@ class Client:
         from pipelines.llm.job import Job
 
         if isinstance(self._backend, Replay):
-            raise miss(self.store, fresh)
+            raise miss(self.store, fresh[0].request, fresh[0].identity)
         jobs = [Job(n.key, n.canonical, n.identity, n.model, n.request, done) for n in fresh]
         for job in jobs:
             if self._backend.llama and job.request.kind == "chat" and registered(job.model).style == "base":
@@ -240,23 +251,16 @@ class Client:
         self.courier().send(jobs)
 
 
-def open_client(settings: Settings, store: Path, lent: Path | None = None) -> Client:
-    """A client over the response store at `store`, which takes what it lacks from the export `lent`.
-
-    Raises ConfigError, EnvironmentFault.
-    """
-    return Client(settings, store, lent)
+def open_client(settings: Settings, store: Path) -> Client:
+    """A client over the response store at `store`. Raises ConfigError, EnvironmentFault."""
+    return Client(settings, store)
 
 
 def _backend(settings: Settings) -> Backend:
-    if settings.backend == "openai":
+    if settings.backend in ("openai", "batch"):
         return OpenAI(settings.base_url)
     if settings.backend == "replay":
         return Replay()
-    if settings.backend == "vllm":
-        from pipelines.llm.backends.vllm import Vllm
-
-        return Vllm(settings)
     registered(settings.model)
     return Embedded()
 
