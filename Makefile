@@ -35,7 +35,7 @@ models: setup ## the larger embedded models (Qwen2.5-Coder 0.5B and 1.5B, 1.6 GB
 	@$(BIN)/headrace models fetch
 
 clean: ## takes away what runs made; never the response store
-	@rm -rf data/evergreen data/egoavu data/trit data/cbu data/training data/evaluation reports dvc.lock
+	@rm -rf data/evergreen data/egoavu data/trit data/cbu data/training data/evaluation data/answers reports dvc.lock
 	@rm -rf .dvc/cache .dvc/tmp
 	@if [ -d .headrace ]; then find .headrace -mindepth 1 -maxdepth 1 ! -name 'responses.sqlite*' -exec rm -rf {} +; fi
 

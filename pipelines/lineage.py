@@ -7,7 +7,7 @@ nothing, asks nothing and changes nothing.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -48,10 +48,13 @@ class Node:
 
 
 class Tracer:
-    """Finds rows by id in the artifacts of a workspace. `store` is the response store's path."""
+    """Finds rows by id in the artifacts of a workspace.
 
-    def __init__(self, root: Path, store: Path) -> None:
-        self.data, self.store = root / "data", store
+    `store` is the response store's path; `lent` an export that has what the store lacks.
+    """
+
+    def __init__(self, root: Path, store: Path, lent: Path | None = None) -> None:
+        self.data, self.store, self.lent = root / "data", store, lent
 
     def trace(self, row_id: str) -> Node:
         """The tree of a row. A unique beginning of an id of 6 or more digits will do. Raises InputError."""
@@ -106,27 +109,63 @@ class Tracer:
         ids = list(ids)
         if not ids:
             return
-        if not self.store.is_file():
-            yield from (Response(i) for i in ids)
-            return
         from pipelines.llm.store import Store
 
-        with Store(self.store, readonly=True) as store:
-            for key in ids:
-                record = store.record(key)
-                if record is None:
-                    yield Response(key)
-                    continue
-                use = record.kept.usage
-                yield Response(
-                    key,
-                    record.model,
-                    json.loads(record.request),
-                    record.kept.text,
-                    use.prompt_tokens,
-                    use.completion_tokens,
-                    use.cost_usd,
-                )
+        lent = self.lent if self.lent is not None and self.lent.is_file() else None
+        if lent is None and not self.store.is_file():
+            yield from (Response(i) for i in ids)
+            return
+        with Store(self.store, readonly=True, lent=lent) as store:
+            found = store.full(ids)
+        for key in ids:
+            record = found.get(key)
+            if record is None:
+                yield Response(key)
+                continue
+            use = record.kept.usage
+            yield Response(
+                key,
+                record.model,
+                json.loads(record.request),
+                record.kept.text,
+                use.prompt_tokens,
+                use.completion_tokens,
+                use.cost_usd,
+            )
+
+
+@dataclass(frozen=True)
+class Reached:
+    """Model answers that rows used, each with the artifact of one such row, and vectors that stages used."""
+
+    answers: Mapping[str, str] = field(default_factory=dict)
+    embeddings: frozenset[str] = frozenset()
+
+
+def reached(data: Path, folders: Sequence[str] = ("*/**",)) -> Reached:
+    """What the artifacts in these folders below `data` (or patterns of them) reach, by key of the answer.
+
+    Raises InputError for an artifact that cannot be read.
+    """
+    answers: dict[str, str] = {}
+    embeddings: set[str] = set()
+    for path in sorted({p for f in folders for p in data.glob(f"{f}/*.parquet")}):
+        if path.name not in ("rows.parquet", "rejected.parquet", "embedded.parquet"):
+            continue
+        column = "key" if path.name == "embedded.parquet" else "responses"
+        try:
+            if column not in pl.read_parquet_schema(path):
+                continue
+            found = pl.read_parquet(path, columns=[column])[column]
+        except (pl.exceptions.PolarsError, OSError) as e:
+            raise InputError(f"not a readable Parquet file: {e}", where=str(path), cure="headrace run") from e
+        if column == "key":
+            embeddings.update(found)
+        else:
+            artifact = path.parent.relative_to(data).as_posix()
+            for key in found.explode().drop_nulls().unique().sort():
+                answers.setdefault(key, artifact)
+    return Reached(dict(sorted(answers.items())), frozenset(embeddings))
 
 
 def lines(

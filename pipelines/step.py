@@ -42,6 +42,9 @@ if TYPE_CHECKING:
     from pipelines.llm.request import Request
 
 
+ANSWERS = Path("data/answers/answers.parquet")  # the answers that the rows reach; see evaluation.answers
+
+
 class GateFailure(StageError):
     """The artifact was made and counted, but its gate refused it."""
 
@@ -67,6 +70,7 @@ class Step:
         self._usage: dict[str, tuple[int, int, float]] = {}  # response id -> prompt, completion, usd
         self._began = int(time.time() * 1000)  # for trackers; never part of an out
         self._calls: list[Figures] = []
+        self.embedded: set[str] | None = None  # keys of the vectors used, where they are an out of the stage
         self._replaced = ""  # the stage's model, where `llm.model` stands in for it
 
     @property
@@ -170,7 +174,7 @@ class Step:
         chosen = self.llm.get("model") or model
         settings = {**told, "backend": backend, **({"model": chosen} if chosen else {})}
         self._replaced = model if chosen != model else ""
-        return open_client(load(Settings, settings, "llm"), store_path(self.root))
+        return open_client(load(Settings, settings, "llm"), store_path(self.root), self.root / ANSWERS)
 
     def ask(self, client: Client, requests: Iterable[Request], total: int | None = None) -> Iterator[Answer]:
         """`client.answers`, with progress, and with the tokens counted once for each answer used."""
@@ -191,6 +195,8 @@ class Step:
 
             vectors = client.embed(texts, progress=count, **how)
             count(len(set(texts)), len(set(texts)))
+        if self.embedded is not None:
+            self.embedded |= client.embedded or set()
         return vectors
 
     def _watched(self, client: Client, what: str, total: int | None = None) -> AbstractContextManager[Work]:
@@ -223,6 +229,8 @@ class Step:
         if frame is None and not self.ledger.planned:
             return  # a view, such as the report: nothing to count
         write_parquet(self._rejected(), self.out("rejected.parquet"))
+        if self.embedded is not None:
+            self.table("embedded", pl.DataFrame({"key": sorted(self.embedded)}, schema={"key": pl.String}))
         for name, table in sorted(self._tables.items()):
             write_parquet(table, self.out(f"{name}.parquet"))
         write_json(self.outcomes(frame, verdict), self.out("outcomes.json"))

@@ -46,10 +46,11 @@ def main(args: argparse.Namespace, root: Path) -> int:
 def mermaid(above: Mapping[str, Sequence[str]]) -> str:
     """The graph as Mermaid text, an engine a box; the entries of a matrix are one node.
 
-    The report reads every stage: it is named and not drawn.
+    What reads every stage (the report, the answers) is named and not drawn.
     """
     bare = {name.partition("@")[0]: [a.partition("@")[0] for a in ups] for name, ups in above.items()}
-    bare.pop("evaluation.report", None)
+    for reads_all in ("evaluation.report", "evaluation.answers"):
+        bare.pop(reads_all, None)
     boxes: dict[str, list[str]] = {}
     for name in bare:
         boxes.setdefault(name.split(".")[0], []).append(name)

@@ -31,6 +31,8 @@ def run_stage(stage: str, item: str | None, root: Path | None = None) -> int:
     module = importlib.import_module(f"pipelines.{engine}.{name}")
     values = load(module.Params, section.get(name), stage)
     step = Step(stage, item, root, params.get("seed", 0), params.get("llm"))
+    if any(str(out).endswith("/embedded.parquet") for out in stages[stage].get("outs", [])):
+        step.embedded = set()
     # A run that was killed alone leaves its stage at work: the next must not make the same outs beside it.
     with held(root / ".headrace" / "making" / f"{step.name}.lock", step.name, _say):
         ended = False

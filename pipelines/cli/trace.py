@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.lineage import Tracer, lines
-from pipelines.step import store_path
+from pipelines.step import ANSWERS, store_path
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,7 +20,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace, root: Path) -> int:
     from pipelines import graph
 
-    node = Tracer(root, store_path(root)).trace(args.row_id)
+    node = Tracer(root, store_path(root), root / ANSWERS).trace(args.row_id)
     versions = {
         name.replace(".", "/", 1).replace("@", "/"): _version(e) for name, e in graph.lock(root).items()
     }

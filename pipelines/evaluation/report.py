@@ -19,7 +19,7 @@ from pipelines.data.outcomes import OTHER
 from pipelines.data.tables import file_md5, replace
 from pipelines.evaluation.report_plots import PLOTS
 from pipelines.lineage import Tracer, lines
-from pipelines.step import Step, store_path
+from pipelines.step import ANSWERS, Step, store_path
 
 TEMPLATE = "report.html.j2"
 SYSTEMS = ("classifier", "bag_of_ngrams", "head_on_embeddings", "without_decontamination", "constant")
@@ -91,7 +91,7 @@ ENGINES = (
 def run(step: Step, params: Params) -> None:
     """Writes reports/index.html. Raises StageError when an artifact is missing or unreadable."""
     data = step.root / "data"
-    tracer = Tracer(step.root, store_path(step.root))
+    tracer = Tracer(step.root, store_path(step.root), step.root / ANSWERS)
     page = {
         "stages": list(_stages(data)),
         "engines": [_engine(step, tracer, e, params.samples) for e in ENGINES],

@@ -65,7 +65,7 @@ def test_the_definitions_can_be_loaded(project: dg.Definitions) -> None:
 @pytest.mark.parametrize(
     ("text", "keys"),
     [
-        ('key:"trit/feedback/fr"+', ["evaluation/report", "trit/feedback/fr"]),
+        ('key:"trit/feedback/fr"+', ["evaluation/answers", "evaluation/report", "trit/feedback/fr"]),
         ("tag:language=pt", ["trit/feedback/pt", "trit/reason/pt", "trit/translate/pt"]),
         ('key:"trit/translate/*"', ["trit/translate/fr", "trit/translate/pt"]),
         ('+key:"egoavu/filter"', ["egoavu/filter", "egoavu/ingest"]),
