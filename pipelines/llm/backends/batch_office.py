@@ -14,10 +14,11 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
-from pipelines.errors import HeadraceError
+from pipelines.errors import ConfigError, HeadraceError
 from pipelines.llm.answer import TRANSIENT
 from pipelines.llm.backends.batch_desk import Desk, Passing
 from pipelines.llm.backends.batch_file import line_of, packed, read_line
@@ -35,6 +36,7 @@ T = TypeVar("T")
 
 GROUP = 500  # answers in one commit
 FIRST_BACKOFF_S, MAX_BACKOFF_S = 0.5, 30.0
+SOON_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,7 @@ class Office:
             self.recover()
             answered = self.store.answers({job.key for job in jobs})
             out = self.ledger.out({job.key for job in jobs})
+            self._refuse_elsewhere(set(out.values()))
             fresh = {job.key: job for job in jobs if job.key not in answered and job.key not in out}
             unfit: list[Job] = []
             for file in self._files(fresh.values(), unfit):
@@ -85,8 +88,7 @@ class Office:
         """Find the batches that a dead process may have made; forget those that it did not. Held `alone`."""
         lost = [b for b in self.open() if not b.id]
         for batch in lost:
-            self._rest(batch.made_at + self.settings.batch.settle_s - time.time())
-            if (seen := self._insist(lambda b=batch: self.desk.find(b))) is not None:  # type: ignore[misc]
+            if (seen := self._insist(partial(self._found, batch, batch.made_at))) is not None:
                 self._made(batch, seen)
                 continue
             with suppress(HeadraceError):  # a file that stays costs nothing
@@ -131,6 +133,16 @@ class Office:
         self.ledger.end(batch.uid, status=seen.status, done=done, unknown=unknown, said=seen.said)
         return Taken(failed, seen.status, seen.said)
 
+    def _refuse_elsewhere(self, uids: set[str]) -> None:
+        """A question that is out at another desk is paid for there. Raises ConfigError."""
+        for batch in self.ledger.batches():
+            if batch.uid in uids and batch.address != self.desk.address:
+                raise ConfigError(
+                    f"batch {batch.id or batch.uid} with these questions is at work at another address",
+                    where=batch.address,
+                    cure="set llm.base_url to it, or give it up: `headrace batches --cancel ID`",
+                )
+
     def _files(self, jobs: Iterable[Job], unfit: list[Job]) -> Iterator[list[tuple[Job, bytes]]]:
         """Files of one model and one kind each; jobs that no file can hold go to `unfit`."""
         limit = self.settings.batch.max_mb * 1e6
@@ -167,7 +179,7 @@ class Office:
             file = self._insist(lambda: self.desk.upload(batch.uid, lines))
             self.ledger.note(batch.uid, file=file)
             planned = next(b for b in self.open() if b.uid == batch.uid)
-            self._made(planned, self._insist(lambda: self._create(planned)))
+            self._made(planned, self._create(planned))
         except Passing:
             raise
         except HeadraceError:
@@ -175,15 +187,30 @@ class Office:
             raise
 
     def _create(self, batch: Batch) -> Seen:
-        """Create, or find what an attempt that seemed to fail created."""
-        self.ledger.note(batch.uid, made_at=time.time())
-        try:
-            return self.desk.create(batch)
-        except Passing:
-            self._rest(self.settings.batch.settle_s)
-            if (seen := self.desk.find(batch)) is not None:
+        """Create, once: before it is tried again, what seemed to fail is looked for."""
+        tried_at = 0.0
+
+        def attempt() -> Seen:
+            nonlocal tried_at
+            if tried_at and (seen := self._found(batch, tried_at)) is not None:
                 return seen
-            raise
+            tried_at = time.time()
+            self.ledger.note(batch.uid, made_at=tried_at)
+            return self.desk.create(batch)
+
+        return self._insist(attempt)
+
+    def _found(self, batch: Batch, tried_at: float) -> Seen | None:
+        """The batch whose making was cut off at `tried_at`, if it shows within `settle_s`. Raises Passing."""
+        settle = self.settings.batch.settle_s
+        while True:
+            over = time.time() >= tried_at + settle
+            seen = self.desk.find(batch)
+            if seen is not None or over:
+                return seen
+            self._rest(max(SOON_S, min(settle / 4, tried_at + settle - time.time())))
+            if self.stopped():
+                raise Passing("stopped while a batch is looked for")
 
     def _made(self, batch: Batch, seen: Seen) -> None:
         self.ledger.note(batch.uid, id=seen.id, status=seen.status)

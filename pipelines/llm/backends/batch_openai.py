@@ -19,8 +19,10 @@ from pipelines.errors import ConfigError, EnvironmentFault, HeadraceError
 from pipelines.llm.backends.batch_desk import Passing
 from pipelines.llm.backends.batch_file import cut
 from pipelines.llm.backends.batch_watch import Seen
-from pipelines.llm.protocol import PATHS, out_of_funds, retry_after
-from pipelines.llm.transport import KEY_VARIABLES, Secret, safe
+from pipelines.llm.limits import retry_after
+from pipelines.llm.protocol import PATHS
+from pipelines.llm.stops import KEY_VARIABLES, out_of_funds
+from pipelines.llm.transport import Secret, safe
 
 if TYPE_CHECKING:
     from pipelines.llm.backends.batch_ledger import Batch

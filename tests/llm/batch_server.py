@@ -1,0 +1,318 @@
+"""A batch endpoint in a process of its own: files, batches, and single questions, scripted and counted.
+
+Run: `python tests/llm/batch_server.py --log FILE [--script JSON]`. It prints {"url": ...} and ends when
+its standard input does. What it is asked is one line of JSON in the log, written before the answer:
+{"op": "upload" | "create" | "retrieve" | "list" | "cancel" | "content" | "delete" | "single", ...};
+"create" lists the custom_ids that the batch asks. A custom_id asked in two batches, or in a batch and
+singly while that batch was not over, is thus seen.
+
+Script, JSON, all optional:
+- "looks": how many retrievals show a batch at work before it ends (1);
+- "ends": statuses, one for each batch in order of creation, then "completed" for all others;
+  an expired, cancelled or failed batch ran only the first "share" of its lines;
+- "share": 0.5;
+- "lines": {custom_id's first hex digit: fault}, a fault being a status code (400, 429, 500), "drop" (no
+  line at all), "null" (no response, an error), "garbage" (a torn line), "twice", "length";
+- "strangers": lines for custom_ids that no batch asked, in each output file;
+- "faults": {op: [...]}: statuses given to the first requests of that op, null being none; "lost" does
+  the work and then drops the connection, "drop" drops it at once, "html" answers with a page;
+- "list_late": batches do not appear in a list for the first N lists (0);
+- "limits": {"requests": n, "bytes": n}: larger files are refused.
+
+Good answers are those of scripted_server.py: a function of the question alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from scripted_server import _good, answer_to
+
+CANCELLED = "cancelled"
+
+
+class BatchServer:
+    """The server as a child process, for tests. It outlives its clients."""
+
+    def __init__(self, script: dict[str, Any] | None = None, *, log: Path | None = None) -> None:
+        self.log = log or Path(tempfile.mkdtemp()) / "batches.jsonl"
+        command = [sys.executable, __file__, "--log", str(self.log), "--script", json.dumps(script or {})]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert self.process.stdout is not None
+        self.url: str = json.loads(self.process.stdout.readline())["url"]
+
+    def events(self, op: str = "") -> list[dict[str, Any]]:
+        """What it was asked so far, in order; of one kind, or all."""
+        if not self.log.exists():
+            return []
+        lines = [json.loads(line) for line in self.log.read_text().split("\n") if line]
+        return [e for e in lines if not op or e["op"] == op]
+
+    def batched(self) -> Counter[str]:
+        """How often each custom_id was submitted in a batch."""
+        return Counter(key for e in self.events("create") for key in e["keys"])
+
+    def single(self) -> Counter[str]:
+        """How often each key was asked outside of batches."""
+        return Counter(e["key"] for e in self.events("single"))
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+    def __enter__(self) -> BatchServer:
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self.stop()
+
+
+class Seller:
+    """Files and batches in memory, and what happens to them by the script."""
+
+    def __init__(self, script: dict[str, Any], log: int) -> None:
+        self.script, self._log = script, log
+        self.files: dict[str, tuple[str, bytes]] = {}
+        self.batches: dict[str, dict[str, Any]] = {}
+        self._looks: Counter[str] = Counter()
+        self._lists = 0
+        self._faults = {op: list(faults) for op, faults in script.get("faults", {}).items()}
+
+    def note(self, op: str, **what: Any) -> None:
+        os.write(self._log, (json.dumps({"op": op, **what}) + "\n").encode())
+
+    def fault(self, op: str) -> Any:
+        faults = self._faults.get(op)
+        return faults.pop(0) if faults else None
+
+    def keep(self, name: str, raw: bytes) -> str:
+        file = f"file-{len(self.files) + 1}"
+        self.files[file] = (name, raw)
+        return file
+
+    def create(self, asked: dict[str, Any]) -> dict[str, Any]:
+        lines = self._lines(asked["input_file_id"])
+        name = f"batch_{len(self.batches) + 1}"
+        keys = [line["custom_id"] for line in lines]
+        models = sorted({line["body"]["model"] for line in lines})
+        urls = sorted({line["url"] for line in lines})
+        size = len(self.files[asked["input_file_id"]][1])
+        self.note("create", id=name, keys=keys, models=models, urls=urls, bytes=size, **asked)
+        self.batches[name] = {
+            "id": name,
+            "object": "batch",
+            "endpoint": asked["endpoint"],
+            "input_file_id": asked["input_file_id"],
+            "completion_window": asked["completion_window"],
+            "created_at": int(time.time()),
+            "metadata": asked.get("metadata"),
+            "status": "validating",
+            "request_counts": {"total": len(lines), "completed": 0, "failed": 0},
+        }
+        return self.batches[name]
+
+    def look(self, name: str) -> dict[str, Any]:
+        """The batch; the look after `looks` of them finds it ended."""
+        batch = self.batches[name]
+        self._looks[name] += 1
+        if self._looks[name] > self.script.get("looks", 1) and "output_file_id" not in batch:
+            ends = self.script.get("ends", [])
+            place = int(name.removeprefix("batch_")) - 1
+            self.end(batch, ends[place] if place < len(ends) else "completed")
+        return batch
+
+    def listed(self) -> list[dict[str, Any]]:
+        self._lists += 1
+        if self._lists <= self.script.get("list_late", 0):
+            return []
+        return list(reversed(self.batches.values()))
+
+    def cancel(self, name: str) -> dict[str, Any]:
+        batch = self.batches[name]
+        if "output_file_id" not in batch:
+            self.end(batch, CANCELLED)
+        return batch
+
+    def end(self, batch: dict[str, Any], status: str) -> None:
+        """Run the lines, or a share of them, and write the files, out of order."""
+        lines = self._lines(batch["input_file_id"])
+        if status == "failed":
+            batch |= {"status": status, "output_file_id": None}
+            batch["errors"] = {"object": "list", "data": [{"code": "invalid", "message": "no such model"}]}
+            return
+        ran = lines if status == "completed" else lines[: int(len(lines) * self.script.get("share", 0.5))]
+        good: list[bytes] = []
+        bad: list[bytes] = []
+        for line in ran:
+            fault = self.script.get("lines", {}).get(line["custom_id"][0])
+            (bad if fault in (400, 429, 500, "null") else good).extend(_written(line, fault))
+        code = "batch_expired" if status == "expired" else "batch_cancelled"
+        for line in lines[len(ran) :]:
+            error = {"code": code, "message": "not run"}
+            bad.append(_dump({"id": "r", "custom_id": line["custom_id"], "response": None, "error": error}))
+        for i in range(self.script.get("strangers", 0)):
+            stranger = {"custom_id": hashlib.sha256(b"%d" % i).hexdigest(), "body": {"prompt": "?"}}
+            good += _written({**stranger, "url": "/v1/completions"}, None)
+        good.sort(key=lambda raw: hashlib.md5(raw).digest())
+        batch["output_file_id"] = self.keep("output", b"".join(good)) if good else None
+        batch["error_file_id"] = self.keep("errors", b"".join(bad)) if bad else None
+        batch["status"] = status
+        counts = {"total": len(lines), "completed": len(good), "failed": len(bad)}
+        batch["request_counts"] = counts
+
+    def _lines(self, file: str) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.files[file][1].decode().splitlines()]
+
+
+def _written(line: dict[str, Any], fault: Any) -> list[bytes]:
+    """The lines that a question gets in the output or the error file."""
+    said: dict[str, Any] = {"id": "r", "custom_id": line["custom_id"], "error": None}
+    if fault == "drop":
+        return []
+    if fault == "null":
+        return [_dump(said | {"response": None, "error": {"code": "server_error", "message": "broke"}})]
+    if isinstance(fault, int):
+        body: dict[str, Any] = {"error": {"message": f"scripted {fault}"}}
+        return [_dump(said | {"response": {"status_code": fault, "request_id": "q", "body": body}})]
+    body = _good(line["url"], line["body"], {"finish": "length"} if fault == "length" else {}, answer_to)
+    whole = _dump(said | {"response": {"status_code": 200, "request_id": "q", "body": body}})
+    if fault == "garbage":
+        return [whole[: len(whole) // 2] + b"\n"]
+    return [whole] * (2 if fault == "twice" else 1)
+
+
+def _dump(line: dict[str, Any]) -> bytes:
+    return json.dumps(line, ensure_ascii=False).encode() + b"\n"
+
+
+def main(arguments: list[str]) -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--log", required=True)
+    parser.add_argument("--script", default="{}")
+    options = parser.parse_args(arguments)
+    asyncio.run(_serve(options))
+
+
+async def _serve(options: argparse.Namespace) -> None:
+    from aiohttp import web
+
+    log = os.open(options.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    seller = Seller(json.loads(options.script), log)
+
+    async def upload(request: web.Request) -> web.Response:
+        form = await request.post()
+        file: Any = form["file"]
+        raw = file.file.read()
+        seller.note("upload", name=file.filename, bytes=len(raw), purpose=form["purpose"])
+        limits = seller.script.get("limits", {})
+        if raw.count(b"\n") > limits.get("requests", 10**9) or len(raw) > limits.get("bytes", 10**9):
+            return web.json_response({"error": {"message": "the file is too large"}}, status=413)
+        return web.json_response(_file(seller.keep(file.filename, raw), file.filename))
+
+    async def files(request: web.Request) -> web.Response:
+        data = [_file(i, name) for i, (name, _) in seller.files.items()]
+        return web.json_response({"object": "list", "data": data, "has_more": False})
+
+    async def content(request: web.Request) -> web.Response:
+        seller.note("content", file=request.match_info["name"])
+        if request.match_info["name"] not in seller.files:
+            return _missing()
+        return web.Response(body=seller.files[request.match_info["name"]][1])
+
+    async def delete(request: web.Request) -> web.Response:
+        seller.note("delete", file=request.match_info["name"])
+        seller.files.pop(request.match_info["name"], None)
+        return web.json_response({"id": request.match_info["name"], "object": "file", "deleted": True})
+
+    async def create(request: web.Request) -> web.Response:
+        return web.json_response(seller.create(await request.json()))
+
+    async def listed(request: web.Request) -> web.Response:
+        seller.note("list")
+        return web.json_response({"object": "list", "data": seller.listed(), "has_more": False})
+
+    async def retrieve(request: web.Request) -> web.Response:
+        name = request.match_info["name"]
+        seller.note("retrieve", id=name)
+        return web.json_response(seller.look(name)) if name in seller.batches else _missing()
+
+    async def cancel(request: web.Request) -> web.Response:
+        seller.note("cancel", id=request.match_info["name"])
+        return web.json_response(seller.cancel(request.match_info["name"]))
+
+    async def single(request: web.Request) -> web.Response:
+        body, key = await request.json(), request.headers.get("X-Client-Request-Id", "")
+        seller.note("single", key=key, body=body)
+        return web.json_response(_good(request.path, body, {}, answer_to))
+
+    app = web.Application(client_max_size=1 << 28)
+    for method, path, op, handle in (
+        ("POST", "/v1/files", "upload", upload),
+        ("GET", "/v1/files", "files", files),
+        ("GET", "/v1/files/{name}/content", "content", content),
+        ("DELETE", "/v1/files/{name}", "delete", delete),
+        ("POST", "/v1/batches", "create", create),
+        ("GET", "/v1/batches", "list", listed),
+        ("GET", "/v1/batches/{name}", "retrieve", retrieve),
+        ("POST", "/v1/batches/{name}/cancel", "cancel", cancel),
+        ("POST", "/v1/{path:.*}", "single", single),
+    ):
+        app.router.add_route(method, path, _faulty(seller, op, handle))
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    print(json.dumps({"url": f"http://127.0.0.1:{runner.addresses[0][1]}"}), flush=True)
+    await asyncio.to_thread(sys.stdin.buffer.read)
+    os._exit(0)
+
+
+def _faulty(seller: Seller, op: str, handle: Any) -> Any:
+    """`handle`, or the fault that the script has next for its kind of request."""
+    from aiohttp import web
+
+    async def handled(request: web.Request) -> web.StreamResponse:
+        fault = seller.fault(op)
+        if fault is None or fault == "lost":
+            done = await handle(request)
+            if fault == "lost" and request.transport is not None:
+                request.transport.close()
+            return done
+        seller.note(f"refused {op}", fault=fault)
+        if fault == "drop" and request.transport is not None:
+            request.transport.close()
+        if fault == "html":
+            return web.Response(text="<html>Bad gateway</html>", content_type="text/html")
+        status = fault if isinstance(fault, int) else 500
+        return web.json_response({"error": {"message": f"scripted {fault}"}}, status=status)
+
+    return handled
+
+
+def _file(name: str, filename: str) -> dict[str, Any]:
+    about = {"object": "file", "purpose": "batch", "bytes": 1, "created_at": 1, "status": "processed"}
+    return {"id": name, "filename": filename, **about}
+
+
+def _missing() -> Any:
+    from aiohttp import web
+
+    return web.json_response({"error": {"message": "there is none"}}, status=404)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
