@@ -13,18 +13,15 @@ What the store lacks and a lent export has (`data/answers/`) is taken from there
 
 from __future__ import annotations
 
-import json
-import sqlite3
 import threading
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from pipelines.llm.store_errors import ReadOnlyStore, as_fault
+from pipelines.llm.store_database import READ_BATCH, Database, marks
+from pipelines.llm.store_errors import ReadOnlyStore
 from pipelines.llm.store_file import connect, in_memory, prepare
 from pipelines.llm.store_rows import (
     COLUMNS,
@@ -35,7 +32,6 @@ from pipelines.llm.store_rows import (
     VECTOR_COLUMNS,
     Kept,
     Record,
-    as_text,
     handed_out,
     is_sound,
     is_sound_vector,
@@ -51,14 +47,8 @@ if TYPE_CHECKING:
 
 __all__ = ["KEPT_FAILURES", "Kept", "Record", "Store"]
 
-READ_BATCH = 500  # SQLite allows 32,766 parameters; larger batches gain nothing
-SOUND: dict[str, tuple[str, Callable[[Sequence[Any]], bool]]] = {
-    "answers": (COLUMNS, is_sound),
-    "embeddings": (VECTOR_COLUMNS, is_sound_vector),
-}
 
-
-class Store:
+class Store(Database):
     """The store at `path`, made when absent. Safe to use from several threads and processes.
 
     `lent` is an export that is read where the store has no answer. A `path` that ends in
@@ -83,7 +73,7 @@ class Store:
                 except BaseException:
                     self._db.close()
                     raise
-        self._columns = COLUMNS_V1 if version == 1 else COLUMNS
+        self.columns = COLUMNS_V1 if version == 1 else COLUMNS
         self._kept_columns = KEPT_COLUMNS_V1 if version == 1 else KEPT_COLUMNS
 
     def __enter__(self) -> Store:
@@ -117,7 +107,7 @@ class Store:
     def full(self, keys: Iterable[str]) -> dict[str, Record]:
         """The whole rows of `keys`: question, parameters, raw body; damaged ones are left out."""
         wanted = list(keys)
-        rows = self._in_batches(self._columns, "answers", wanted)
+        rows = self._in_batches(self.columns, "answers", wanted)
         found = {row[0].hex(): record_of(row) for row in rows if is_sound(row)}
         return found | self._borrowed([k for k in wanted if k not in found], Store.full)
 
@@ -155,8 +145,8 @@ class Store:
                 else:
                     self._set_aside("answers", seen)
             fresh = [row for key, row in rows.items() if key not in stands]
-            marks = _marks(len(COLUMNS.split(",")))
-            self._db.executemany(f"INSERT INTO answers ({COLUMNS}) VALUES ({marks})", fresh)
+            every = marks(len(COLUMNS.split(",")))
+            self._db.executemany(f"INSERT INTO answers ({COLUMNS}) VALUES ({every})", fresh)
         first = {r.key: r.kept for r in reversed(records)}
         return first | {key.hex(): kept for key, kept in stands.items()}
 
@@ -194,95 +184,7 @@ class Store:
                     self._set_aside("embeddings", seen)
             self._db.executemany("INSERT OR IGNORE INTO embeddings VALUES (?, ?, ?, ?, ?)", packed.values())
 
-    # -- looking after it -------------------------------------------------------------------
-
-    def scan(self, table: str, where: str = "1", values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
-        """Every row of "answers" or "embeddings" by key, damaged ones too, in the order of their columns.
-
-        No lock is held between two batches. `where` is a condition in SQL on `values`.
-        """
-        columns = self._columns if table == "answers" else SOUND[table][0]
-        query = f"SELECT {columns} FROM {table} WHERE key > ? AND ({where}) ORDER BY key LIMIT {READ_BATCH}"
-        last = b""
-        while rows := self._fetch(query, (last, *values)):
-            yield from rows
-            last = rows[-1][0]
-
-    def set_aside(self, table: str, keys: Iterable[bytes]) -> int:
-        """Take damaged rows out of use, kept for a look in the table `damaged`; how many were damaged.
-
-        A row that another process has mended meanwhile stays.
-        """
-        columns, sound = SOUND[table]
-        count = 0
-        with self._guard(), self._write():
-            for key in keys:
-                for row in self._fetch(f"SELECT {columns} FROM {table} WHERE key = ?", (key,)):
-                    if not (sound(row) and is_named_by_its_request(table, row)):
-                        self._set_aside(table, row)
-                        count += 1
-        return count
-
-    def remove(self, table: str, keys: Sequence[bytes]) -> None:
-        """Take rows away for good, in one transaction."""
-        with self._guard(), self._write():
-            self._db.executemany(f"DELETE FROM {table} WHERE key = ?", [(k,) for k in keys])
-
-    def query(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Rows of a statement that reads; for `headrace store stats`."""
-        return self._fetch(statement, values)
-
-    def count(self) -> int:
-        return int(self._fetch("SELECT count(*) FROM answers", ())[0][0])
-
     # -- within -----------------------------------------------------------------------------
-
-    @contextmanager
-    def _guard(self) -> Iterator[None]:
-        with self._lock:
-            try:
-                yield
-            except sqlite3.Error as error:
-                raise as_fault(error, self.path) from error
-
-    @contextmanager
-    def _write(self) -> Iterator[None]:
-        self._db.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            self._db.execute("COMMIT")
-        except BaseException:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-            raise
-
-    def _in_batches(self, columns: str, table: str, keys: Iterable[str]) -> Iterator[tuple[Any, ...]]:
-        wanted = iter(keys)
-        while chunk := [bytes.fromhex(k) for k in islice(wanted, READ_BATCH)]:
-            yield from self._select(columns, table, chunk)
-
-    def _select(self, columns: str, table: str, keys: Sequence[bytes]) -> list[tuple[Any, ...]]:
-        return self._fetch(f"SELECT {columns} FROM {table} WHERE key IN ({_marks(len(keys))})", keys)
-
-    def _fetch(self, query: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-        with self._guard():
-            try:
-                return self._db.execute(query, values).fetchall()
-            except sqlite3.OperationalError as error:
-                if "decode to UTF-8" not in str(error):
-                    raise
-            self._db.text_factory = _text_or_bytes  # a damaged row is to fail alone
-            try:
-                return self._db.execute(query, values).fetchall()
-            finally:
-                self._db.text_factory = str
-
-    def _set_aside(self, table: str, row: Sequence[Any]) -> None:
-        content = json.dumps([as_text(v) for v in row], ensure_ascii=False)
-        self._db.execute(
-            "INSERT INTO damaged VALUES (?, ?, ?, ?)", (table, row[0], int(time.time()), content)
-        )
-        self._db.execute(f"DELETE FROM {table} WHERE key = ?", (row[0],))
 
     def _borrowed(
         self, keys: list[str], read: Callable[[Store, list[str]], dict[str, Any]]
@@ -312,15 +214,8 @@ class Store:
         made = cls.__new__(cls)
         made.path, made.is_export, made.readonly = Path(":memory:"), False, False
         made._lock, made._lent, made._loan = threading.RLock(), None, None
-        made._db, made._columns, made._kept_columns = in_memory(), COLUMNS, KEPT_COLUMNS
+        made._db, made.columns, made._kept_columns = in_memory(), COLUMNS, KEPT_COLUMNS
         return made
-
-
-def is_named_by_its_request(table: str, row: Sequence[Any]) -> bool:
-    """Whether an answer's key is the hash of its request, as it was when it was written."""
-    from pipelines.llm.request import key_of
-
-    return table != "answers" or key_of(str(row[4])) == row[0].hex()
 
 
 def _lent(path: Path | None) -> Lent | None:
@@ -329,14 +224,3 @@ def _lent(path: Path | None) -> Lent | None:
     from pipelines.llm.store_lent import Lent
 
     return Lent(path)
-
-
-def _text_or_bytes(raw: bytes) -> str | bytes:
-    try:
-        return raw.decode()
-    except UnicodeDecodeError:
-        return raw
-
-
-def _marks(count: int) -> str:
-    return ",".join("?" * count)
