@@ -120,6 +120,14 @@ class Admission:
         self.limit = self.limit or float(self.cap)
         self.threshold = self.threshold or float(self.cap)
 
+    def resize(self, cap: int) -> None:
+        """Another cap; a limit that was at the cap stays there."""
+        if cap != self.cap:
+            top = float(cap)
+            self.limit = top if self.limit >= self.cap else min(self.limit, top)
+            self.threshold = top if self.threshold >= self.cap else min(self.threshold, top)
+            self.cap = cap
+
     # -- in -----------------------------------------------------------------------------------
 
     def admit(self, now: float) -> Ticket | None:

@@ -1,7 +1,10 @@
 """One backend as the courier sees it: ask until there is a final reply.
 
 Law: at most `concurrency` places are taken. A place is held from the first attempt's start, given
-up while a retry waits, and kept by a final reply until the asker leaves it, after the commit.
+up while a retry waits, and kept by a final reply until the asker leaves it, after the commit. After
+`stop` nothing more is sent; what would meet every request alike (a refused key, no funds, an
+endpoint that is gone) stops it, and is told when the requests in flight have been answered and
+kept. While the breaker is open no request spends a retry: the fault is the endpoint's.
 """
 
 from __future__ import annotations
@@ -10,21 +13,39 @@ import asyncio
 import random
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import orjson
 
+from pipelines.errors import HeadraceError
+from pipelines.llm.admission import End, Ticket
 from pipelines.llm.answer import Failure
 from pipelines.llm.job import Asked, Attempt
+from pipelines.llm.media import MediaFault, has_media, read_media
 from pipelines.llm.patience import Patience
 from pipelines.llm.protocol import Reply, read_vectors, request_body
 from pipelines.llm.server import SLOTS
+from pipelines.llm.stops import gone
 from pipelines.llm.store import Kept
-from pipelines.llm.transport import Transport
+from pipelines.llm.transport import Transport, safe
+from pipelines.llm.turns import Places
+from pipelines.llm.turnstile import Turnstile, join, part
 
 if TYPE_CHECKING:
     from pipelines.llm.job import Job
+    from pipelines.llm.request import Request
     from pipelines.llm.settings import Settings
+
+STEADY = 0.5  # an endpoint that fails less than this share answers others well
+_ENDS = {
+    Failure.OVERLOADED: End.OVERLOADED,
+    Failure.TIMEOUT: End.OVERLOADED,
+    Failure.SERVER: End.FAILED,
+    Failure.NETWORK: End.FAILED,
+    Failure.BROKEN_BODY: End.FAILED,
+    Failure.HTML: End.FAILED,
+}
 
 
 class Backend(Protocol):
@@ -50,6 +71,20 @@ class Backend(Protocol):
     async def close(self) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """What is sent, and for whom. `body` is None where media make it too large to be kept."""
+
+    kind: str
+    model: str
+    key: str
+    prompt: str
+    lane: str
+    body: bytes | None
+    job: Job | None = None
+    vectors: int = 0  # expected of an embeddings reply
+
+
 class Endpoint:
     """Asks one backend. Lives in one event loop."""
 
@@ -57,65 +92,177 @@ class Endpoint:
         self._backend, self._settings = backend, settings
         self._transport = Transport(backend, settings)
         # More than an embedded server's slots would only wait there, against their time-out.
-        self.limit = min(SLOTS, settings.concurrency) if backend.llama else settings.concurrency
-        self._places = asyncio.Semaphore(max(1, self.limit))
-        self.in_flight = 0
+        cap = min(SLOTS, settings.concurrency) if backend.llama else settings.concurrency
+        self._places = Places(max(1, cap))
+        self._turnstiles: dict[str, Turnstile] = {}
         self._stopped: BaseException | None = None
 
+    @property
+    def in_flight(self) -> int:
+        """Requests sent or about to be, and answers not yet committed."""
+        return self._places.taken
+
+    @property
+    def limit(self) -> int:
+        """Most of them at present."""
+        admitted = sum(int(t.admission.limit) for t in self._turnstiles.values())
+        return min(self._places.limit, admitted or self._places.limit)
+
     def stop(self, why: BaseException) -> None:
-        """Send nothing more: who waits for a place gets `why`."""
-        self._stopped = why
+        """Send nothing more: who waits, or comes later, gets the first `why`."""
+        if self._stopped is None:
+            self._stopped = why
+            self._places.fail(why)
+            for turnstile in self._turnstiles.values():
+                turnstile.turn_away(self)
 
     async def ask(self, job: Job) -> Asked:
         """The final reply to `job`; its place is held until `leave`. Raises what stops the run."""
-        body = request_body(job.canonical, job.model, self._backend.unsaid)
         request = job.request
-        prompt = request.prompt or "\n".join(text for _, text in request.messages)
-        return await self._until_final(request.kind, job.model, body, job.key, prompt)
+        body = None if has_media(request) else self._body(job, None)
+        question = _Question(request.kind, job.model, job.key, prompt_of(request), request.purpose, body, job)
+        return await self._ask(question)
 
     def leave(self) -> None:
         """Give back the place of a final reply."""
-        self.in_flight -= 1
-        self._places.release()
+        self._places.give()
 
     async def embed(self, model: str, prompts: list[str]) -> tuple[list[list[float]], Reply]:
         """Vectors of one batch, in order; none, and the reply that says why, when it failed."""
         body = orjson.dumps({"model": model, "input": prompts})
-        asked = await self._until_final("embedding", model, body, "", prompts[0], len(prompts))
+        asked = await self._ask(
+            _Question("embedding", model, "", prompts[0], "embedding", body, vectors=len(prompts))
+        )
         self.leave()
         if asked.reply.kept.failure is not None:
             return [], asked.reply
         return read_vectors(asked.reply.body, len(prompts)), asked.reply
 
     async def close(self) -> None:
+        for turnstile in self._turnstiles.values():
+            part(turnstile, self)
+        self._turnstiles.clear()
         await self._transport.close()
 
-    async def _until_final(
-        self, kind: str, model: str, body: bytes, key: str, prompt: str, vectors: int = 0
-    ) -> Asked:
+    async def _ask(self, question: _Question) -> Asked:
+        try:
+            return await self._until_final(question)
+        except HeadraceError as error:
+            self.stop(error)
+            await self._places.empty()  # what is paid for is answered and kept first
+            raise
+
+    async def _until_final(self, question: _Question) -> Asked:
         patience = Patience(self._settings.retries, self._settings.patience_s)
         history: list[Attempt] = []
         while True:
-            await self._places.acquire()
-            self.in_flight += 1
+            again = bool(history)
+            await self._places.take(question.lane, first=again)
             final = False
             try:
-                if self._stopped is not None:
-                    raise self._stopped
-                began = time.monotonic()
-                reply = await self._transport.attempt(kind, model, body, key, prompt)
-                if vectors:
-                    reply = _checked(reply, vectors)
-                seconds = time.monotonic() - began
-                wait_s = patience.wait_after(reply, random.random())
+                try:
+                    body = await self._bytes(question)
+                except MediaFault as fault:
+                    reply, seconds, wait_s = (
+                        Reply(Kept("", failure=Failure.BAD_REQUEST, detail=str(fault))),
+                        0.0,
+                        None,
+                    )
+                else:
+                    reply, seconds, wait_s = await self._attempt(question, body, patience, again)
                 history.append(Attempt(str(reply.kept.failure or "ok"), seconds, wait_s or 0.0))
                 final = wait_s is None
             finally:
                 if not final:
-                    self.leave()
+                    self._places.give()
             if wait_s is None:
                 return Asked(reply, tuple(history), seconds)
             await asyncio.sleep(wait_s)
+
+    async def _attempt(
+        self, question: _Question, body: bytes, patience: Patience, again: bool
+    ) -> tuple[Reply, float, float | None]:
+        """One sending: the reply, its seconds, and those to wait before the next, None when it is final."""
+        url, turnstile, ticket = await self._enter(question, again)
+        began, reply, end = time.monotonic(), None, End.GONE
+        try:
+            reply = await self._transport.attempt(url, question.kind, question.model, body, question.key)
+            if question.vectors:
+                reply = _checked(reply, question.vectors)
+            end = _end(reply)
+        except HeadraceError:
+            end = End.GOOD  # it answered
+            raise
+        finally:
+            self._backend.left(url, reply is None or reply.reached)
+            if reply is None:
+                turnstile.ended(ticket, end)
+            else:
+                usage = reply.kept.usage
+                tokens = usage.prompt_tokens + usage.completion_tokens
+                turnstile.ended(ticket, end, reply.limits, tokens)
+        seconds = time.monotonic() - began
+        if ticket.probe and end in (End.FAILED, End.OVERLOADED):
+            self._stop_if_gone(url, reply)
+            return reply, seconds, 0.0  # the fault is the endpoint's: it spends no retry
+        steady = turnstile.admission.failing < STEADY
+        return reply, seconds, patience.wait_after(reply, random.random(), steady=steady)
+
+    async def _enter(self, question: _Question, again: bool) -> tuple[str, Turnstile, Ticket]:
+        """The address for the question, and the ticket to send it there."""
+        while True:
+            if self._stopped is not None:
+                raise self._stopped
+            url = await self._backend.url(question.model, question.prompt)
+            turnstile = self._turnstiles.get(url)
+            if turnstile is None:
+                turnstile = self._turnstiles[url] = join(url, self, self._places.limit)
+            ticket = None
+            try:
+                ticket = await turnstile.enter(self, question.lane, first=again)
+            finally:
+                if ticket is None:
+                    self._backend.left(url, True)
+            if ticket is not None and self._stopped is None:
+                return url, turnstile, ticket
+            if ticket is not None:
+                self._backend.left(url, True)
+                turnstile.ended(ticket, End.GONE)
+
+    def _stop_if_gone(self, url: str, reply: Reply) -> None:
+        """Raises EndpointGone when every address that was asked has been silent for too long."""
+        silent_s = min(t.broken_s() for t in self._turnstiles.values())
+        if silent_s > self._settings.outage_s:
+            raise gone(safe(url), silent_s, reply.kept.detail)
+
+    async def _bytes(self, question: _Question) -> bytes:
+        """The body; with media it is made for each sending, and not held while a retry waits."""
+        if question.body is not None:
+            return question.body
+        assert question.job is not None
+        media = await asyncio.to_thread(read_media, question.job.request)
+        return self._body(question.job, media)
+
+    def _body(self, job: Job, media: dict[str, str] | None) -> bytes:
+        stream = self._settings.stream and job.request.kind != "embedding"
+        return request_body(job.canonical, job.model, self._backend.unsaid, media, stream=stream)
+
+
+def prompt_of(request: Request) -> str:
+    """The text that a prefix cache sees; media by their digests."""
+    if request.prompt is not None:
+        return request.prompt
+    return "\n".join(
+        said if isinstance(said, str) else "\n".join(p if isinstance(p, str) else p.sha256 for p in said)
+        for _, said in request.messages
+    )
+
+
+def _end(reply: Reply) -> End:
+    """What a reply says of the endpoint's health."""
+    if reply.throttled:
+        return End.REFUSED
+    return _ENDS.get(reply.kept.failure, End.GOOD) if reply.kept.failure else End.GOOD
 
 
 def _checked(reply: Reply, count: int) -> Reply:
@@ -125,5 +272,5 @@ def _checked(reply: Reply, count: int) -> Reply:
     try:
         read_vectors(reply.body, count)
     except ValueError as error:
-        return Reply(Kept("", failure=Failure.BROKEN_BODY, detail=str(error)))
+        return replace(reply, kept=Kept("", failure=Failure.BROKEN_BODY, detail=str(error)))
     return reply

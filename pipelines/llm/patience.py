@@ -2,6 +2,8 @@
 
 Law: a failure that may pass (5xx, time-out, broken connection or body) spends one of `retries`;
 being told to wait (429) spends none, only the total patience; everything else ends at once.
+While the endpoint answers others well (`steady`), a failure was this request's bad luck, and a long
+wait would help nobody: it is asked again within STEADY_BACKOFF_S.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from pipelines.llm.protocol import Reply
 
 FIRST_BACKOFF_S = 0.5  # doubles with each failure
 MAX_BACKOFF_S = 30.0
+STEADY_BACKOFF_S = 2.0
 
 
 @dataclass
@@ -26,26 +29,27 @@ class Patience:
     throttled: int = 0
     waited_s: float = 0.0
 
-    def wait_after(self, reply: Reply, jitter: float) -> float | None:
+    def wait_after(self, reply: Reply, jitter: float, *, steady: bool = False) -> float | None:
         """Seconds until the next attempt, or None when `reply` is final. `jitter` in [0, 1)."""
         self.attempts += 1
         if reply.kept.failure not in TRANSIENT:
             return None
         if reply.throttled:
             self.throttled += 1
-            wait = _told_or_backoff(reply.retry_after_s, self.throttled, jitter)
+            wait = _told_or_backoff(reply.retry_after_s, self.throttled, jitter, MAX_BACKOFF_S)
             self.waited_s += wait
             return wait if self.waited_s <= self.patience_s else None
         self.failed += 1
         if self.failed > self.retries:
             return None
-        wait = _told_or_backoff(reply.retry_after_s, self.failed, jitter)
+        most = STEADY_BACKOFF_S if steady else MAX_BACKOFF_S
+        wait = _told_or_backoff(reply.retry_after_s, self.failed, jitter, most)
         return wait if wait <= self.patience_s else None
 
 
-def _told_or_backoff(told_s: float | None, count: int, jitter: float) -> float:
+def _told_or_backoff(told_s: float | None, count: int, jitter: float, most_s: float) -> float:
     """As told, plus up to a tenth so that not all come back at once; else full jitter in [b/2, b)."""
     if told_s is not None:
         return told_s * (1 + jitter / 10)
-    backoff = min(MAX_BACKOFF_S, FIRST_BACKOFF_S * 2.0 ** min(count - 1, 10))
+    backoff = min(most_s, FIRST_BACKOFF_S * 2.0 ** min(count - 1, 10))
     return backoff * (0.5 + jitter / 2)

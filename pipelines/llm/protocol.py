@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 import orjson
 
 from pipelines.llm.answer import Failure, Usage
+from pipelines.llm.limits import SILENT, Limits
+from pipelines.llm.media import content_part
 from pipelines.llm.store import Kept
 
 PATHS = {"completion": "/v1/completions", "chat": "/v1/chat/completions", "embedding": "/v1/embeddings"}
@@ -24,65 +25,104 @@ DETAIL_CHARS = 300
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One attempt's end. `throttled` is a 429; `retry_after_s` what the server asked to wait."""
+    """One attempt's end. `throttled` is a 429; `retry_after_s` what the server asked to wait.
+
+    `limits` is all that its headers say of limits; `reached`: there was a connection that held.
+    """
 
     kept: Kept
     body: bytes = b""
     throttled: bool = False
     retry_after_s: float | None = None
+    limits: Limits = SILENT
+    reached: bool = True
 
 
-def request_body(canonical: str, model: str, unsaid: Mapping[str, Any] | None = None) -> bytes:
-    """The JSON body of a canonical request; `unsaid` is said where the request leaves it open."""
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token of an answer, its log probability, and those of the likeliest at its place."""
+
+    text: str
+    logprob: float
+    top: dict[str, float]
+
+
+def request_body(
+    canonical: str,
+    model: str,
+    unsaid: Mapping[str, Any] | None = None,
+    media: dict[str, str] | None = None,
+    *,
+    stream: bool = False,
+    n: int = 1,
+) -> bytes:
+    """The JSON body of a canonical request; `unsaid` is said where the request leaves it open.
+
+    media: base64 of its parts by their SHA-256 (`media.read_media`); n: choices asked for at once.
+    """
     asked = orjson.loads(canonical)
     body: dict[str, Any] = {"model": model}
     if asked["kind"] == "embedding":
         return orjson.dumps(body | {"input": asked["prompt"]})
     if asked["kind"] == "chat":
-        body["messages"] = [{"role": role, "content": text} for role, text in asked["messages"]]
+        body["messages"] = [
+            {"role": role, "content": _content(said, media)} for role, said in asked["messages"]
+        ]
     else:
         body["prompt"] = asked["prompt"]
-    sampling = asked["sampling"] or {}
-    body |= {k: v for k, v in sampling.items() if v not in (None, [])}
+    body |= _sampling(asked["sampling"] or {}, asked["kind"], unsaid or {})
     if asked["seed"] is not None:
         body["seed"] = asked["seed"]
+    if asked.get("tools"):
+        body["tools"] = asked["tools"]
     if asked["schema"] is not None:
         named = {"name": "answer", "schema": asked["schema"], "strict": True}
         body["response_format"] = {"type": "json_schema", "json_schema": named}
         if asked["kind"] == "completion":  # llama.cpp overlooks response_format there
             body["json_schema"] = asked["schema"]
-    return orjson.dumps({**(unsaid or {}), **body})
+    if n > 1:
+        body["n"] = n
+    if stream:
+        body |= {"stream": True, "stream_options": {"include_usage": True}}
+    return orjson.dumps({**(unsaid or {}), **body, **(asked.get("extra") or {})})
 
 
-def read_reply(status: int, raw: bytes, kind: str, retry_after_s: float | None = None) -> Reply:
+def _content(said: Any, media: dict[str, str] | None) -> Any:
+    return said if isinstance(said, str) else [content_part(part, media or {}) for part in said]
+
+
+def _sampling(sampling: dict[str, Any], kind: str, unsaid: Mapping[str, Any]) -> dict[str, Any]:
+    body = {k: v for k, v in sampling.items() if v not in (None, [])}
+    if kind == "chat" and (count := body.pop("logprobs", None)) is not None:
+        body |= {"logprobs": True, "top_logprobs": count}
+    if "repetition_penalty" in body and "repeat_penalty" in unsaid:  # llama.cpp's name for it
+        body["repeat_penalty"] = body.pop("repetition_penalty")
+    return body
+
+
+def read_reply(
+    status: int, raw: bytes, kind: str, retry_after_s: float | None = None, limits: Limits = SILENT
+) -> Reply:
     """What a response means; never raises for what a server may send."""
     if status != 200:
         failure = _failure_of(status)
         kept = Kept("", failure=failure, detail=f"HTTP {status}: {_said(raw)}")
-        return Reply(kept, raw, throttled=status == 429, retry_after_s=retry_after_s)
+        return Reply(kept, raw, status == 429, retry_after_s, limits)
     try:
         body = orjson.loads(raw)
-        kept = Kept("", usage=_usage(body.get("usage") or {})) if kind == "embedding" else _answer(body, kind)
+        if "error" in body and not body.get("choices"):  # some gateways wrap it in a 200
+            kept = Kept("", failure=Failure.SERVER, detail=f"HTTP 200 with an error: {_said(raw)}")
+        elif kind == "embedding":
+            kept = Kept("", usage=_usage(body.get("usage") or {}))
+        else:
+            kept = _answer(body["choices"][0], kind, _usage(body.get("usage") or {}))
     except (orjson.JSONDecodeError, KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-        what = "HTML" if raw.lstrip()[:1] == b"<" else f"{type(error).__name__}"
-        kept = Kept("", failure=Failure.BROKEN_BODY, detail=f"not a {kind} reply ({what}): {_start(raw)}")
-    return Reply(kept, raw)
-
-
-def retry_after(headers: Mapping[str, str], now: float) -> float | None:
-    """Seconds to wait by Retry-After (seconds or an HTTP date), at least 0; None if unsaid."""
-    said = headers.get("retry-after-ms")
-    try:
-        if said is not None:
-            return max(0.0, float(said) / 1000)
-        said = headers.get("Retry-After")
-        return None if said is None else max(0.0, float(said))
-    except ValueError:
-        pass
-    try:
-        return max(0.0, parsedate_to_datetime(str(said)).timestamp() - now)
-    except ValueError:
-        return None
+        if raw.lstrip()[:1] == b"<":
+            kept = Kept("", failure=Failure.HTML, detail=f"HTML in place of a {kind} reply: {_start(raw)}")
+        else:
+            what = f"not a {kind} reply ({type(error).__name__}): {_start(raw)}"
+            kept = Kept("", failure=Failure.BROKEN_BODY, detail=what)
+    return Reply(kept, raw, False, retry_after_s, limits)
 
 
 def read_vectors(raw: bytes, count: int) -> list[list[float]]:
@@ -97,29 +137,55 @@ def read_vectors(raw: bytes, count: int) -> list[list[float]]:
     return vectors
 
 
-def out_of_funds(raw: bytes) -> bool:
-    """Whether a 429 says that the account is empty: waiting cures nothing."""
-    return b"insufficient_quota" in raw
+def read_logprobs(raw: bytes, kind: str, choice: int = 0) -> list[Token]:
+    """The tokens of a reply's text with their log probabilities, as asked by `Sampling.logprobs`.
+
+    `raw` is an answer's stored body (`Store.record(id).body`). Raises ValueError when it tells none.
+    """
+    try:
+        told = orjson.loads(raw)["choices"][choice]["logprobs"]
+        if kind == "chat":
+            return [
+                Token(
+                    t["token"],
+                    float(t["logprob"]),
+                    {a["token"]: float(a["logprob"]) for a in t["top_logprobs"]},
+                )
+                for t in told["content"]
+            ]
+        tops = told.get("top_logprobs") or [None] * len(told["tokens"])
+        return [
+            Token(token, -math.inf if value is None else float(value), dict(top or {}))
+            for token, value, top in zip(told["tokens"], told["token_logprobs"], tops, strict=True)
+        ]
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        raise ValueError(f"no log probabilities: {_start(raw)}") from error
 
 
-def _answer(body: Any, kind: str) -> Kept:
-    choice = body["choices"][0]
+def _answer(choice: Any, kind: str, usage: Usage) -> Kept:
     message = choice["message"] if kind == "chat" else choice
     refusal = message.get("refusal") if kind == "chat" else None
     text = (message["content"] if kind == "chat" else message["text"]) or ""
     finish = choice.get("finish_reason") or ""
     if not isinstance(text, str) or not isinstance(finish, str):
         raise TypeError("text and finish_reason must be strings")
-    usage = _usage(body.get("usage") or {})
     if refusal:
         return Kept("", finish, usage, Failure.REFUSED, str(refusal)[:DETAIL_CHARS])
     if finish == "content_filter":
         return Kept("", finish, usage, Failure.FILTERED, "stopped by the content filter")
     if finish == "length":
         return Kept(text, finish, usage, Failure.LENGTH, "cut at max_tokens")
+    if not text.strip() and kind == "chat" and message.get("tool_calls"):
+        return Kept(_calls(message["tool_calls"]), finish, usage)
     if not text.strip():
         return Kept("", finish, usage, Failure.EMPTY, "the model wrote nothing")
     return Kept(text, finish, usage)
+
+
+def _calls(calls: Any) -> str:
+    """The calls of tools as JSON text: [{"name": ..., "arguments": ...}], the arguments as written."""
+    named = [(call["function"]["name"], call["function"]["arguments"]) for call in calls]
+    return orjson.dumps([{"name": name, "arguments": said} for name, said in named]).decode()
 
 
 def _usage(usage: Mapping[str, Any]) -> Usage:

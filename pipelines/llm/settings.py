@@ -33,6 +33,8 @@ class Settings:
     timeout_s: float = 300.0  # an embedded server, watched as a process, has 15 minutes at least
     retries: int = 4  # of 5xx and time-outs; a 429 never spends it
     patience_s: float = 600.0  # of waiting as 429s tell, per request, then OVERLOADED
+    outage_s: float = 60.0  # an endpoint that answered nothing for so long stops the run
+    stream: bool = False  # the first-byte time-out is then of the first token
     batch: BatchSettings = field(default_factory=BatchSettings)
     vllm: VLLM = field(default_factory=VLLM)  # for backend vllm
 

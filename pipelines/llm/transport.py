@@ -1,24 +1,32 @@
-"""One attempt over HTTP, and the address and key it takes: aiohttp and orjson.
+"""One attempt over HTTP, and the key it takes: aiohttp and orjson.
 
 Law: the endpoint's key goes into one header and nowhere else; whatever comes back is scrubbed of
-it. A refused key or a wrong address stops the run, for every other row would meet the same.
+it. Redirects are not followed, so the key never goes to another host.
+
+Time-outs: of the connection, of the first byte (streamed: the first token; the server's silence
+later too), of the whole. A proxy is taken from the environment, not for a server that is ours.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
+import urllib.request
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
-from urllib.request import getproxies_environment
 
 import aiohttp
+from yarl import URL
 
-from pipelines.errors import ConfigError, EnvironmentFault, HeadraceError
+from pipelines.errors import ConfigError, EnvironmentFault
 from pipelines.llm.answer import Failure
-from pipelines.llm.protocol import PATHS, Reply, out_of_funds, read_reply, retry_after
+from pipelines.llm.limits import read_limits
+from pipelines.llm.protocol import PATHS, Reply, read_reply
+from pipelines.llm.stops import KEY_VARIABLES, stop_of
 from pipelines.llm.store import Kept
+from pipelines.llm.stream import MOST_BYTES, Pieces
 
 if TYPE_CHECKING:
     from pipelines.llm.endpoint import Backend
@@ -26,7 +34,6 @@ if TYPE_CHECKING:
 
 KEY_HEADER = "X-Client-Request-Id"  # the answer's key, so that a server's log can be compared with the store
 EMBEDDED_TIMEOUT_S = 900.0  # four long answers on one busy core; its death is seen otherwise
-KEY_VARIABLES = ("HEADRACE_LLM_API_KEY", "OPENAI_API_KEY")
 
 
 @dataclass(frozen=True)
@@ -46,62 +53,121 @@ class Secret:
         return raw.replace(self.value.encode(), b"***") if self.value else raw
 
 
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """A path of one address, ready to be posted to."""
+
+    url: URL
+    where: str  # for messages
+    proxy: str | None
+
+
 class Transport:
     """Sends one attempt at a time; lives in one event loop."""
 
     def __init__(self, backend: Backend, settings: Settings) -> None:
-        self._backend = backend
         # A server that we started is ours: it needs no key and must not be shown one.
         self._secret = Secret() if backend.ours else Secret.from_environment()
+        self._ours = backend.ours
         least = EMBEDDED_TIMEOUT_S if backend.llama else 0.0
-        timeout = aiohttp.ClientTimeout(
-            total=max(least, settings.timeout_s),
-            sock_connect=settings.connect_timeout_s,
-            sock_read=max(least, settings.first_byte_timeout_s),
-        )
-        # Asking for a proxy costs two hops to another thread a request, and with it a password from ~/.netrc.
-        proxied = not backend.ours and bool(getproxies_environment())
+        self._connect_s = settings.connect_timeout_s
+        self._first_byte_s = max(least, settings.first_byte_timeout_s)
+        self._whole_s = max(least, settings.timeout_s)
+        self._targets: dict[tuple[str, str], _Target] = {}
+        headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+        if self._secret.value:
+            headers["Authorization"] = f"Bearer {self._secret.value}"
         self._session = aiohttp.ClientSession(
-            timeout=timeout,
             connector=aiohttp.TCPConnector(limit=0),
-            trust_env=proxied,
             cookie_jar=aiohttp.DummyCookieJar(),
+            headers=headers,
+            skip_auto_headers=("User-Agent", "Accept-Encoding"),
+            timeout=aiohttp.ClientTimeout(
+                total=self._whole_s, sock_connect=self._connect_s, sock_read=self._first_byte_s
+            ),
         )
 
     async def close(self) -> None:
         await self._session.close()
 
-    async def attempt(self, kind: str, model: str, body: bytes, key: str, prompt: str = "") -> Reply:
+    async def attempt(self, url: str, kind: str, model: str, body: bytes, key: str) -> Reply:
         """Send once. Raises HeadraceError only for what would meet every request alike."""
-        url = await self._backend.url(model, prompt)
-        alive = False
+        target = self._targets.get((url, kind)) or self._target(url, kind)
         try:
             async with self._session.post(
-                url + PATHS[kind], data=body, headers=self._headers(key)
+                target.url, data=body, headers={KEY_HEADER: key}, allow_redirects=False, proxy=target.proxy
             ) as response:
-                raw = self._secret.scrub(await response.read())
-                wait_s = retry_after(response.headers, time.time())
-                status = response.status
-            alive = True
+                raw = self._secret.scrub(await self._read(response))
+                status, limits = response.status, read_limits(response.headers, time.time())
+        except aiohttp.ConnectionTimeoutError:
+            return _failed(Failure.TIMEOUT, f"no connection within {self._connect_s:g} s")
+        except aiohttp.SocketTimeoutError:
+            return _failed(Failure.TIMEOUT, f"nothing came for {self._first_byte_s:g} s")
         except TimeoutError:
-            return _failed(Failure.TIMEOUT, "no answer in time")
+            return _failed(Failure.TIMEOUT, f"not whole within {self._whole_s:g} s")
         except aiohttp.InvalidURL as error:
-            raise ConfigError(
-                "is not an address of an endpoint", where=safe(url), cure="set llm.base_url"
-            ) from error
+            cure = "set llm.base_url"
+            raise ConfigError("is not an address of an endpoint", where=target.where, cure=cure) from error
+        except aiohttp.ClientConnectorCertificateError as error:
+            what = f"the endpoint's certificate is not trusted: {error.certificate_error}"
+            cure = "check llm.base_url, or set SSL_CERT_FILE to the authority's certificate"
+            raise EnvironmentFault(what, where=target.where, cure=cure) from None
         except (aiohttp.ClientError, OSError) as error:
             return _failed(Failure.NETWORK, f"{type(error).__name__} at {safe(url)}")
-        finally:
-            self._backend.left(url, alive)
-        if (fault := _stops_all(status, raw, url, PATHS[kind], model)) is not None:
-            raise fault
-        return read_reply(status, raw, kind, wait_s)
+        except _Broken as error:
+            return Reply(Kept("", failure=Failure.BROKEN_BODY, detail=str(error)))
+        if status != 200 and (stop := stop_of(status, raw, safe(url), PATHS[kind], model)) is not None:
+            raise stop
+        return read_reply(status, raw, kind, limits.retry_after_s, limits)
 
-    def _headers(self, key: str) -> dict[str, str]:
-        headers = {"Content-Type": "application/json", KEY_HEADER: key}
-        if self._secret.value:
-            headers["Authorization"] = f"Bearer {self._secret.value}"
-        return headers
+    async def _read(self, response: aiohttp.ClientResponse) -> bytes:
+        """The whole body; a stream joined. Raises _Broken, and what the connection raises."""
+        if response.status == 200 and response.content_type == "text/event-stream":
+            return await self._joined(response)
+        if (response.content_length or 0) > MOST_BYTES:
+            raise _Broken(f"a reply of {response.content_length} bytes")
+        if response.content_length is not None:
+            return await response.read()
+        chunks, size = [], 0
+        async for chunk in response.content.iter_any():
+            chunks.append(chunk)
+            size += len(chunk)
+            if size > MOST_BYTES:
+                raise _Broken(f"a reply of more than {MOST_BYTES} bytes")
+        return b"".join(chunks)
+
+    async def _joined(self, response: aiohttp.ClientResponse) -> bytes:
+        pieces = Pieces()
+        try:
+            async with asyncio.timeout(self._first_byte_s) as first:
+                async for chunk in response.content.iter_any():
+                    pieces.feed(chunk)
+                    if pieces.started:
+                        first.reschedule(None)
+                    if pieces.whole:
+                        break
+            return pieces.body()
+        except TimeoutError as error:
+            if pieces.started:
+                raise
+            raise aiohttp.SocketTimeoutError from error
+        except aiohttp.ClientPayloadError as error:
+            raise _Broken("the stream was cut off") from error
+        except ValueError as error:
+            raise _Broken(f"no whole stream: {error}") from error
+
+    def _target(self, url: str, kind: str) -> _Target:
+        try:
+            target = _Target(URL(url + PATHS[kind]), safe(url), None if self._ours else _proxy(url))
+        except ValueError as error:
+            where, cure = safe(url), "set llm.base_url"
+            raise ConfigError("is not an address of an endpoint", where=where, cure=cure) from error
+        self._targets[url, kind] = target
+        return target
+
+
+class _Broken(Exception):
+    """A body that cannot be one of the protocol."""
 
 
 def safe(url: str) -> str:
@@ -111,21 +177,14 @@ def safe(url: str) -> str:
     return f"{parts.scheme}://{host}{f':{parts.port}' if parts.port else ''}{parts.path}"
 
 
+def _proxy(url: str) -> str | None:
+    """The environment's proxy for an address, if any."""
+    parts = urlsplit(url)
+    if parts.hostname is None or urllib.request.proxy_bypass(parts.hostname):
+        return None
+    proxies = urllib.request.getproxies()
+    return proxies.get(parts.scheme) or proxies.get("all")
+
+
 def _failed(failure: Failure, detail: str) -> Reply:
-    return Reply(Kept("", failure=failure, detail=detail))
-
-
-def _stops_all(status: int, raw: bytes, url: str, path: str, model: str) -> HeadraceError | None:
-    where = safe(url)
-    if status in (401, 403):
-        cure = f"set {KEY_VARIABLES[0]} to a key of this endpoint"
-        return EnvironmentFault(f"the endpoint refuses the key (HTTP {status})", where=where, cure=cure)
-    if status == 402 or (status == 429 and out_of_funds(raw)):
-        cure = "top it up and run again: all answers so far are stored"
-        return EnvironmentFault("the endpoint's account has no funds", where=where, cure=cure)
-    if status in (404, 405):
-        cure = "check llm.base_url and llm.model"
-        return ConfigError(
-            f"the endpoint has no {path} or no model {model!r} (HTTP {status})", where=where, cure=cure
-        )
-    return None
+    return Reply(Kept("", failure=failure, detail=detail), reached=False)

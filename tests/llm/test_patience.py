@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.llm.answer import TRANSIENT, Failure
+from pipelines.llm.limits import retry_after
 from pipelines.llm.patience import Patience
-from pipelines.llm.protocol import Reply, read_reply, retry_after
+from pipelines.llm.protocol import Reply, read_reply
 from pipelines.llm.store import Kept
 
 jitters = st.floats(0, 0.999)
@@ -79,7 +80,7 @@ def test_retry_after_is_read_as_seconds_and_as_a_date() -> None:
             Failure.FILTERED,
         ),
         (200, b'{"choices":[{"message":{"content":null,"refusal":"I cannot"}}]}', "chat", Failure.REFUSED),
-        (200, b"<html>sign in</html>", "chat", Failure.BROKEN_BODY),
+        (200, b"<html>sign in</html>", "chat", Failure.HTML),
         (200, b'{"choices":[]}', "chat", Failure.BROKEN_BODY),
         (200, b'{"choices":[{"text":5}]}', "completion", Failure.BROKEN_BODY),
         (200, b"[1,2]", "completion", Failure.BROKEN_BODY),

@@ -83,7 +83,7 @@ def test_a_fault_that_passes_costs_a_retry_and_no_row(serve, tmp_path: Path, fau
     ("fault", "failure"),
     [
         (SERVER_ERROR, Failure.SERVER),
-        ({"html": True}, Failure.BROKEN_BODY),
+        ({"html": True}, Failure.HTML),
         ({"garbage": True}, Failure.BROKEN_BODY),
         ({"drop": True}, Failure.NETWORK),
         ({"hang": True}, Failure.TIMEOUT),

@@ -26,7 +26,12 @@ from pipelines.llm.models import weights
 MAX_STARTS = 3  # of one model's server in one run
 START_S = 300.0  # to load the weights
 LOG_TAIL_CHARS = 400
-UNSAID: Mapping[str, Any] = {"top_k": 0, "min_p": 0.0, "cache_prompt": True}  # else top_k 40, min_p .05
+UNSAID: Mapping[str, Any] = {  # else top_k 40, min_p .05
+    "top_k": 0,
+    "min_p": 0.0,
+    "repeat_penalty": 1.0,
+    "cache_prompt": True,
+}
 
 
 @dataclass

@@ -1,0 +1,52 @@
+"""What ends the run rather than a row, for every other row would meet the same.
+
+Law: nothing more is sent; what was in flight is answered and kept; then this is raised, once.
+"""
+
+from __future__ import annotations
+
+from pipelines.errors import ConfigError, EnvironmentFault, HeadraceError
+
+KEY_VARIABLES = ("HEADRACE_LLM_API_KEY", "OPENAI_API_KEY")
+KEPT = "all answers so far are stored"
+
+
+class KeyRefused(EnvironmentFault):
+    """401 or 403."""
+
+
+class NoFunds(EnvironmentFault):
+    """402, or a 429 that waiting does not cure."""
+
+
+class EndpointGone(EnvironmentFault):
+    """It answers nothing, for longer than an outage may last."""
+
+
+def out_of_funds(raw: bytes) -> bool:
+    """Whether a 429 says that the account is empty: waiting cures nothing."""
+    return b"insufficient_quota" in raw
+
+
+def stop_of(status: int, raw: bytes, where: str, path: str, model: str) -> HeadraceError | None:
+    """The end of the run that a response means, or None when it concerns its own request."""
+    if status in (401, 403):
+        cure = f"set {KEY_VARIABLES[0]} to a key of this endpoint"
+        return KeyRefused(f"the endpoint refuses the key (HTTP {status})", where=where, cure=cure)
+    if status == 402 or (status == 429 and out_of_funds(raw)):
+        cure = f"top it up and run again: {KEPT}"
+        return NoFunds("the endpoint's account has no funds", where=where, cure=cure)
+    if status in (404, 405):
+        cure = "check llm.base_url and llm.model"
+        what = f"the endpoint has no {path} or no model {model!r} (HTTP {status})"
+        return ConfigError(what, where=where, cure=cure)
+    if 300 <= status < 400:
+        what = f"the endpoint sends its callers elsewhere (HTTP {status})"
+        return ConfigError(what, where=where, cure="set llm.base_url to where it went")
+    return None
+
+
+def gone(where: str, seconds: float, last: str) -> EndpointGone:
+    """The end after an outage."""
+    what = f"the endpoint has answered nothing for {seconds:.0f} s; at last: {last}"
+    return EndpointGone(what, where=where, cure=f"see that it runs, then run again: {KEPT}")

@@ -1,0 +1,115 @@
+"""A streamed reply (server-sent events), joined into the one body that the server would else have sent.
+
+Law: a stream is whole when it said `[DONE]`; whatever ends before is a broken body, never a short
+answer. An error told in the stream is that error.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+DONE = b"[DONE]"
+MOST_BYTES = 1 << 26  # of one reply
+
+
+class Pieces:
+    """What came so far. `feed` it as it comes; `started` once an event was there."""
+
+    def __init__(self) -> None:
+        self.started = self.whole = False
+        self._line = b""
+        self._data: list[bytes] = []
+        self._bytes = 0
+        self._head: dict[str, Any] = {}
+        self._choices: dict[int, dict[str, Any]] = {}
+
+    def feed(self, chunk: bytes) -> None:
+        """Take bytes, cut anywhere. Raises ValueError for what is no event of the protocol."""
+        self._bytes += len(chunk)
+        if self._bytes > MOST_BYTES:
+            raise ValueError(f"a reply of more than {MOST_BYTES} bytes")
+        *lines, self._line = (self._line + chunk).split(b"\n")
+        for line in (read.rstrip(b"\r") for read in lines):
+            if line.startswith(b"data:"):
+                self._data.append(line[5:].lstrip(b" "))
+            elif not line and self._data:
+                try:
+                    self._event(b"\n".join(self._data))
+                except (TypeError, KeyError, AttributeError) as error:
+                    raise ValueError(f"no event of the protocol ({type(error).__name__})") from error
+                self._data.clear()
+
+    def body(self) -> bytes:
+        """The joined body. Raises ValueError when the stream was cut off."""
+        last = [*self._data, *([self._line[5:].strip()] if self._line.startswith(b"data:") else [])]
+        if not self.whole and last != [DONE]:  # the last line end may be missing
+            raise ValueError("the stream was cut off")
+        if "error" in self._head:
+            return orjson.dumps(self._head)
+        choices = [self._choices[i] for i in sorted(self._choices)]
+        for choice in choices:
+            if calls := choice.get("message", {}).get("tool_calls"):
+                choice["message"]["tool_calls"] = [calls[i] for i in sorted(calls)]
+        return orjson.dumps(self._head | {"choices": choices})
+
+    def _event(self, data: bytes) -> None:
+        self.started = True
+        if data.strip() == DONE:
+            self.whole = True
+            return
+        event = orjson.loads(data)
+        if not isinstance(event, dict):
+            raise ValueError("an event that is no object")
+        if "error" in event:
+            self._head, self.whole = {"error": event["error"]}, True
+            return
+        for choice in event.pop("choices", None) or []:
+            self._piece(choice)
+        usage = event.pop("usage", None)
+        self._head = {**event, **self._head} | ({"usage": usage} if usage else {})
+        self._head["object"] = str(self._head.get("object", "")).removesuffix(".chunk")
+
+    def _piece(self, piece: dict[str, Any]) -> None:
+        index = int(piece.get("index") or 0)
+        choice = self._choices.setdefault(index, {"index": index, "finish_reason": None})
+        choice["finish_reason"] = piece.get("finish_reason") or choice["finish_reason"]
+        if "text" in piece:
+            choice["text"] = choice.get("text", "") + (piece["text"] or "")
+        if "delta" in piece:
+            _append(choice.setdefault("message", {"role": "assistant", "content": None}), piece["delta"])
+        if piece.get("logprobs"):
+            _extend(choice.setdefault("logprobs", {}), piece["logprobs"])
+
+
+def _append(message: dict[str, Any], delta: dict[str, Any]) -> None:
+    """Texts grow; calls of tools grow by their index; the role is said once."""
+    for name, value in delta.items():
+        if name == "tool_calls":
+            for call in value or []:
+                _append_call(message.setdefault("tool_calls", {}), call)
+        elif name == "role":
+            message["role"] = value or message["role"]
+        elif isinstance(value, str):
+            message[name] = (message.get(name) or "") + value
+        elif value is not None:
+            message[name] = value
+
+
+def _append_call(calls: dict[int, dict[str, Any]], piece: dict[str, Any]) -> None:
+    call = calls.setdefault(
+        int(piece["index"]), {"type": "function", "function": {"name": "", "arguments": ""}}
+    )
+    if piece.get("id"):
+        call["id"] = piece["id"]
+    for name in ("name", "arguments"):
+        call["function"][name] += (piece.get("function") or {}).get(name) or ""
+
+
+def _extend(known: dict[str, Any], more: dict[str, Any]) -> None:
+    for name, values in more.items():
+        if isinstance(values, list):
+            known[name] = (known.get(name) or []) + values
+        elif values is not None:
+            known[name] = values
