@@ -13,13 +13,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipelines.llm.answer import Failure, Usage
 from pipelines.llm.request import key_of
+from pipelines.llm.store_database import SOUND, is_named_by_its_request
 from pipelines.llm.store_errors import NewerStore, NotAStore
-from pipelines.llm.store_rows import Kept, Record
+from pipelines.llm.store_rows import Kept, Record, record_of
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
@@ -29,7 +31,9 @@ if TYPE_CHECKING:
 MARK, FORMAT_VERSION = b"headrace.answers", 1
 BATCH = 1000
 EMBEDDING = "embedding"
+SQLITE = b"SQLite format 3\0"
 Vector = tuple[str, str, str, bytes]  # key, identity, embedded text, little-endian float32
+Piece = tuple[list[Record], list[Vector], int]  # and how many rows were refused
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,7 @@ class Merged:
     new: int = 0
     same: int = 0
     conflicting: int = 0  # the store has another answer under the key, which stays
-    refused: int = 0  # the key is not the hash of the request
+    refused: int = 0  # damaged, or its key is not the hash of its request
 
     def __add__(self, other: Merged) -> Merged:
         return Merged(
@@ -67,17 +71,17 @@ class Lent:
 
 
 def take_in(store: Store, path: Path) -> Merged:
-    """Commit to `store` what the export at `path` has and the store lacks, in batches.
+    """Commit to `store` what the export (or other store) at `path` has and the store lacks, in batches.
 
     A kill in between leaves whole batches; once more takes the rest. Raises NotAStore, NewerStore.
     """
     total = Merged()
-    for records, vectors, refused in read(path):
+    for records, vectors, refused in _of_store(path) if is_database(path) else read(path):
         total += _take_answers(store, records) + _take_vectors(store, vectors) + Merged(refused=refused)
     return total
 
 
-def read(path: Path) -> Iterator[tuple[list[Record], list[Vector], int]]:
+def read(path: Path) -> Iterator[Piece]:
     """The export in batches: answers, embeddings, and how many rows their request does not name."""
     with _opened(path) as file:
         for rows in _batches(file):
@@ -87,6 +91,40 @@ def read(path: Path) -> Iterator[tuple[list[Record], list[Vector], int]]:
             ]
             records = [_record(r) for r in named if r["kind"] != EMBEDDING]
             yield records, vectors, len(rows) - len(named)
+
+
+def _of_store(path: Path) -> Iterator[Piece]:
+    """Another store in the same batches, damaged rows left out."""
+    from pipelines.llm.store import Store
+
+    with Store(path, readonly=True) as other:
+        for table, (_, sound) in SOUND.items():
+            rows = other.scan(table)
+            while batch := list(islice(rows, BATCH)):
+                good = [r for r in batch if sound(r) and is_named_by_its_request(table, r)]
+                records = [record_of(r) for r in good] if table == "answers" else []
+                vectors = [(r[0].hex(), r[1], r[2], r[3]) for r in good] if table == "embeddings" else []
+                yield records, vectors, len(batch) - len(good)
+
+
+def is_database(path: Path) -> bool:
+    """Whether the file begins as SQLite's do."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(SQLITE)) == SQLITE
+    except OSError:
+        return False  # `read` says what is wrong with it
+
+
+def is_export(path: Path) -> bool:
+    """Whether the file is an export, of any version."""
+    try:
+        with _opened(path):
+            return True
+    except NewerStore:
+        return True
+    except NotAStore:
+        return False
 
 
 def _take_answers(store: Store, records: Sequence[Record]) -> Merged:
