@@ -3,8 +3,8 @@
 Law: at most `concurrency` places are taken. A place is held from the first attempt's start, given
 up while a retry waits, and kept by a final reply until the asker leaves it, after the commit. After
 `stop` nothing more is sent; what would meet every request alike (a refused key, no funds, an
-endpoint that is gone) stops it, and is told when the requests in flight have been answered and
-kept. While the breaker is open no request spends a retry: the fault is the endpoint's.
+endpoint that is gone) stops it. What is in flight by then goes on to its reply. While the breaker is
+open no request spends a retry: the fault is the endpoint's.
 """
 
 from __future__ import annotations
@@ -149,7 +149,6 @@ class Endpoint:
             return await self._until_final(question)
         except HeadraceError as error:
             self.stop(error)
-            await self._places.empty()  # what is paid for is answered and kept first
             raise
 
     async def _until_final(self, question: _Question) -> Asked:

@@ -1,6 +1,6 @@
 """What ends the run rather than a row, for every other row would meet the same.
 
-Law: nothing more is sent; what was in flight is answered and kept; then this is raised, once.
+Law: nothing more is sent; what is in flight is answered and kept; this is raised, once.
 """
 
 from __future__ import annotations

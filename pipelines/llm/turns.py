@@ -62,15 +62,13 @@ class Places:
         self.limit, self.taken = limit, 0
         self._turns: Turns[Hashable, asyncio.Future[None]] = Turns()
         self._failure: BaseException | None = None
-        self._empty = asyncio.Event()
-        self._empty.set()
 
     async def take(self, lane: Hashable, *, first: bool = False) -> None:
         """Returns with a place. Raises what `fail` was given."""
         if self._failure is not None:
             raise self._failure
         if self.taken < self.limit and not self._turns:
-            self._took()
+            self.taken += 1
             return
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._turns.push(lane, place, first=first)
@@ -88,9 +86,7 @@ class Places:
             place = self._turns.pop()
             if not place.done():
                 place.set_result(None)
-                self._took()
-        if not self.taken:
-            self._empty.set()
+                self.taken += 1
 
     def fail(self, why: BaseException) -> None:
         """Give no more: whoever waits, or comes later, gets `why`."""
@@ -98,11 +94,3 @@ class Places:
         for place in self._turns.pull(lambda _: True):
             if not place.done():
                 place.set_exception(why)
-
-    async def empty(self) -> None:
-        """Returns when no place is taken."""
-        await self._empty.wait()
-
-    def _took(self) -> None:
-        self.taken += 1
-        self._empty.clear()
