@@ -92,9 +92,6 @@ def _run(
             graph.root, [stage.name], who=who, single=True, force=force, say=context.log.info, output=output
         )
         tell_figures(graph.root, context.log.warning)
-    except HeadraceError:
-        tell_figures(graph.root, context.log.warning)  # what was asked is paid for
-        raise
     finally:
         if before is None:
             del os.environ["HEADRACE_RUN_ID"]

@@ -9,17 +9,26 @@ from contextlib import contextmanager, suppress
 
 @contextmanager
 def terminable() -> Iterator[None]:
-    """SIGTERM as an exception in the main thread, so that what was started is ended."""
+    """SIGTERM and SIGHUP as an exception in the main thread, so that what was started is ended.
+
+    One that is ignored stays so: `nohup` is meant to outlive its terminal.
+    """
     import signal
 
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    heard = [s for s in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(s) is not signal.SIG_IGN]
+    before = {s: signal.signal(s, stop) for s in heard}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for s, handler in before.items():
+            signal.signal(s, handler)
 
 
 def end_children() -> None:

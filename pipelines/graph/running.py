@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from pipelines.errors import ConfigError, StageError, nearest
 from pipelines.graph.children import end_children, terminable
 from pipelines.graph.mending import keep_lock, mend
+from pipelines.graph.reason import heard, listening
 from pipelines.graph.stages import first_line, name_of, opened
 from pipelines.graph.waiting import BUSY, Busy, by_whom, until_free, writer
 
@@ -51,7 +52,7 @@ def run(
     processes first.
     """
     root = root.resolve()
-    with writer(root, who, say), _stage_output(output), chdir(root):  # DVC runs stages from within only
+    with writer(root, who, say), _stage_output(output), listening(root), chdir(root):  # as DVC wants it
         mend(root, say)
         return until_free(lambda: _guarded(root, list(targets), single, force, say), say)
 
@@ -139,10 +140,10 @@ def _reproduce(
         try:
             repo.reproduce(targets or None, single_item=single, force=force, repro_fn=one)
         except DvcException as e:
-            _translate(e, ran)
+            _translate(e, ran, heard(root))
 
 
-def _translate(error: BaseException, ran: Ran) -> None:
+def _translate(error: BaseException, ran: Ran, reason: str) -> None:
     chain = [error]
     while chain[-1].__cause__ is not None:
         chain.append(chain[-1].__cause__)
@@ -150,6 +151,8 @@ def _translate(error: BaseException, ran: Ran) -> None:
         if BUSY.search(str(e)):
             raise Busy(by_whom(e)) from error
     name = ran.looked_at[-1] if ran.looked_at else "the graph"
+    if reason:
+        raise StageError(f"stage {name} failed: {reason.removeprefix(f'{name}: ')}") from error
     raise StageError(
         f"stage {name} failed: {first_line(chain[min(1, len(chain) - 1)])}",
         cure="its reason stands above; run again after mending it",
