@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pipelines.llm.backends.batch import BatchCarrier
     from pipelines.llm.courier import Courier
     from pipelines.llm.endpoint import Backend
+    from pipelines.llm.job import Handed
 
 WINDOW = 256  # requests between the caller's iterator and its answers, if concurrency needs no more
 PIECE = 4096  # requests looked up at once, however large the window
@@ -83,13 +84,14 @@ class Pulse:
 class Client:
     """Answers requests from the store, else from the backend. Use as a context manager."""
 
-    def __init__(self, settings: Settings, path: Path) -> None:
+    def __init__(self, settings: Settings, path: Path, lent: Path | None = None) -> None:
         self.settings = effective(settings)
         self.spent = Spent()
         self._declared = settings.model
         self._backend = _backend(self.settings)
         self._courier: Courier | BatchCarrier | None = None
-        self.store = Store(path)  # last: a wrong setting makes no file
+        self.embedded: set[str] | None = None  # keys of the vectors used, once there was a text to embed
+        self.store = Store(path, lent=lent)  # last: a wrong setting makes no file
 
     @property
     def model(self) -> str:
@@ -118,7 +120,7 @@ class Client:
         source = iter(requests)
         window = self._window()
         waiting: dict[str, list[Request]] = {}
-        done: SimpleQueue[tuple[str, Kept] | BaseException] = SimpleQueue()
+        done: SimpleQueue[Handed] = SimpleQueue()
         more = True
         try:
             while more or waiting:
@@ -129,12 +131,12 @@ class Client:
                     if not more and self._courier is not None:
                         self._courier.flush()
                 elif waiting:
-                    end = done.get()
-                    if isinstance(end, BaseException):
-                        raise end
-                    key, kept = end
-                    for request in waiting.pop(key):
-                        yield _answer(request, key, kept, stored=False)
+                    handed = done.get()
+                    if isinstance(handed, BaseException):
+                        raise handed
+                    for key, kept in handed if isinstance(handed, list) else (handed,):
+                        for request in waiting.pop(key):
+                            yield _answer(request, key, kept, stored=False)
         finally:
             if self._courier is not None:
                 self._courier.recall(done)
@@ -190,7 +192,7 @@ class Client:
         self,
         batch: Sequence[Request],
         waiting: dict[str, list[Request]],
-        done: SimpleQueue[tuple[str, Kept] | BaseException],
+        done: SimpleQueue[Handed],
     ) -> Iterator[Answer]:
         """Send what the store lacks, then yield what it has."""
         named, unreadable = self._name(batch)
@@ -237,12 +239,12 @@ class Client:
         fresh: Sequence[Named],
         waiting: dict[str, list[Request]],
         kept: dict[str, Kept],
-        done: SimpleQueue[tuple[str, Kept] | BaseException],
+        done: SimpleQueue[Handed],
     ) -> None:
         from pipelines.llm.job import Job
 
         if isinstance(self._backend, Replay):
-            raise miss(self.store, fresh[0].request, fresh[0].identity)
+            raise miss(self.store, fresh)
         jobs = [Job(n.key, n.canonical, n.identity, n.model, n.request, done) for n in fresh]
         for job in jobs:
             if self._backend.llama and job.request.kind == "chat" and registered(job.model).style == "base":
@@ -251,9 +253,12 @@ class Client:
         self.courier().send(jobs)
 
 
-def open_client(settings: Settings, store: Path) -> Client:
-    """A client over the response store at `store`. Raises ConfigError, EnvironmentFault."""
-    return Client(settings, store)
+def open_client(settings: Settings, store: Path, lent: Path | None = None) -> Client:
+    """A client over the response store at `store`, which takes what it lacks from the export `lent`.
+
+    Raises ConfigError, EnvironmentFault.
+    """
+    return Client(settings, store, lent)
 
 
 def _backend(settings: Settings) -> Backend:
@@ -261,6 +266,10 @@ def _backend(settings: Settings) -> Backend:
         return OpenAI(settings.base_url)
     if settings.backend == "replay":
         return Replay()
+    if settings.backend == "vllm":
+        from pipelines.llm.backends.vllm import Vllm
+
+        return Vllm(settings)
     registered(settings.model)
     return Embedded()
 

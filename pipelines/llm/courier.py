@@ -2,6 +2,10 @@
 
 Law: an answer keeps its place among the requests in flight until it is committed, and is handed
 out only then. So a kill repeats at most `concurrency` requests, and nothing handed out is lost.
+What stops a run (a refused key, no funds, a full disk) stops the sending at once; what is in flight
+by then is paid for, so it has DRAIN_S to come in and be kept.
+
+Answers are committed and handed out in groups: all that came while the group before was written.
 """
 
 from __future__ import annotations
@@ -14,42 +18,61 @@ from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
+import orjson
+
 from pipelines.errors import EnvironmentFault, StageError
+from pipelines.llm.request import Media, Request
 from pipelines.llm.store import KEPT_FAILURES, Kept, Record, Store
 
 if TYPE_CHECKING:
     from pipelines.llm.client import Spent
     from pipelines.llm.endpoint import Backend, Endpoint
-    from pipelines.llm.job import Asked, Job
+    from pipelines.llm.job import Asked, Handed, Job
     from pipelines.llm.settings import Settings
 
 STOP_S = 30.0
+DRAIN_S = 10.0
 
 
 @dataclass(slots=True)
-class _Unwritten:
-    record: Record
-    written: asyncio.Future[Kept]
+class _Errand:
+    """What one caller of `Client.answers` has under way. `failed`: it was told so."""
+
+    done: SimpleQueue[Handed]
+    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Answered:
+    """A final reply that waits for its commit, and holds its place at `endpoint` until then."""
+
+    errand: _Errand
+    endpoint: Endpoint
+    job: Job
+    asked: Asked
 
 
 @dataclass
 class Courier:
-    """The loop, its thread, the transport and the writer. Started by the first job."""
+    """The loop, its thread, the endpoint and the writer. Started by the first job."""
 
     backend: Backend
     settings: Settings
     store: Store
     spent: Spent
-    _unwritten: list[_Unwritten] = field(default_factory=list)
+    _errands: dict[int, _Errand] = field(default_factory=dict)
+    _answered: list[_Answered] = field(default_factory=list)
     _writing: bool = False
+    _endpoint: Endpoint | None = None
+    _stopped: bool = False  # the endpoint sends no more: the next errand gets a new one
+    _worth_waiting: bool = True  # what is in flight can still be kept
 
     def __post_init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="headrace-llm", daemon=True)
         self._thread.start()
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="headrace-store")
-        self._endpoint: Endpoint | None = None
-        self._tasks: dict[int, set[asyncio.Task[None]]] = {}
 
     @property
     def in_flight(self) -> int:
@@ -70,7 +93,7 @@ class Courier:
 
     def recall(self, done: SimpleQueue[Any]) -> None:
         """Cancel the jobs that report to `done` and wait until they are gone."""
-        self.run(self._cancel(id(done)))
+        self.run(self._recall(id(done)))
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
         """Run a coroutine in the loop and wait for it."""
@@ -99,9 +122,9 @@ class Courier:
         return given
 
     async def _embed(self, model: str, prompts: list[str]) -> Any:
-        return await (await self.endpoint()).embed(model, prompts)
+        return await self._asking().embed(model, prompts)
 
-    async def endpoint(self) -> Endpoint:
+    def _asking(self) -> Endpoint:
         """Where to ask, made in the loop when first needed."""
         if self._endpoint is None:
             from pipelines.llm.endpoint import Endpoint
@@ -109,85 +132,120 @@ class Courier:
             self._endpoint = Endpoint(self.backend, self.settings)
         return self._endpoint
 
-    def _begin(self, jobs: list[Job]) -> None:
-        for job in jobs:
-            task = self._loop.create_task(self._deliver(job))
-            tasks = self._tasks.setdefault(id(job.done), set())
-            tasks.add(task)
-            task.add_done_callback(tasks.discard)
+    # -- asking -------------------------------------------------------------------------------
 
-    async def _cancel(self, owner: int) -> None:
-        tasks = list(self._tasks.pop(owner, ()))
+    def _begin(self, jobs: list[Job]) -> None:
+        done = jobs[0].done
+        errand = self._errands.setdefault(id(done), _Errand(done))
+        for job in jobs:
+            errand.tasks.add(self._loop.create_task(self._carry(job, errand)))
+
+    async def _carry(self, job: Job, errand: _Errand) -> None:
+        try:
+            endpoint = self._asking()
+            asked = await endpoint.ask(job)
+            self._answered.append(_Answered(errand, endpoint, job, asked))
+            if not self._writing:
+                self._writing = True
+                self._writer = self._loop.create_task(self._write_all())
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # handed to the caller's thread, which raises it
+            self._stop(error)
+            self._fail(errand, error)
+        finally:
+            errand.tasks.discard(asyncio.current_task())
+
+    def _stop(self, error: BaseException) -> None:
+        if self._endpoint is not None and not self._stopped:
+            self._stopped = True
+            self._endpoint.stop(error)
+
+    @staticmethod
+    def _fail(errand: _Errand, error: BaseException) -> None:
+        if not errand.failed:
+            errand.failed = True
+            errand.done.put(error)
+
+    async def _recall(self, owner: int) -> None:
+        errand = self._errands.pop(owner, None)
+        if errand is not None:
+            if errand.failed and self._worth_waiting:
+                await self._drain(errand)
+            await self._cancel(errand)
+        if self._stopped and not self._errands and self._endpoint is not None:
+            stopped, self._endpoint = self._endpoint, None
+            self._stopped, self._worth_waiting = False, True
+            await stopped.close()
+
+    async def _drain(self, errand: _Errand) -> None:
+        """Let come in what is in flight; who waits, for a place or before a retry, holds none."""
+        until = self._loop.time() + DRAIN_S
+        while errand.tasks and self.in_flight and self._loop.time() < until:
+            await asyncio.wait(errand.tasks, timeout=0.02)
+
+    @staticmethod
+    async def _cancel(errand: _Errand) -> None:
+        tasks = list(errand.tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _shut(self) -> None:
-        for owner in list(self._tasks):
-            await self._cancel(owner)
+        closed = StageError("the model client was closed while requests were in flight")
+        for errand in self._errands.values():
+            if errand.tasks:
+                self._fail(errand, closed)
+            await self._cancel(errand)
         while self._writing:
             await asyncio.sleep(0.001)
         if self._endpoint is not None:
             await self._endpoint.close()
         await self.backend.close()
 
-    async def _deliver(self, job: Job) -> None:
-        try:
-            job.done.put((job.key, await self._ask(job)))
-        except asyncio.CancelledError:
-            job.done.put(StageError("the model client was closed while requests were in flight"))
-            raise
-        except BaseException as error:  # handed to the caller's thread, which raises it
-            job.done.put(error)
-
-    async def _ask(self, job: Job) -> Kept:
-        endpoint = await self.endpoint()
-        asked = await endpoint.ask(job)
-        try:
-            return await self._keep(job, asked)
-        finally:
-            endpoint.leave()
-
-    async def _keep(self, job: Job, asked: Asked) -> Kept:
-        """Commit the answer; a passing failure is handed back uncommitted, to be asked again."""
-        kept = asked.reply.kept
-        if kept.failure is None or kept.failure in KEPT_FAILURES:
-            kept = await asyncio.shield(self._write(_record(job, asked)))
-        self.spent.count(asked.reply.kept, len(asked.history))
-        return kept
-
-    def _write(self, record: Record) -> asyncio.Future[Kept]:
-        written: asyncio.Future[Kept] = self._loop.create_future()
-        self._unwritten.append(_Unwritten(record, written))
-        if not self._writing:
-            self._writing = True
-            self._writer = self._loop.create_task(self._write_all())
-        return written
+    # -- keeping ------------------------------------------------------------------------------
 
     async def _write_all(self) -> None:
-        """Commit in groups: all that came while the group before was being committed."""
-        while self._unwritten:
-            group, self._unwritten = self._unwritten, []
+        """Commit in groups; a passing failure is handed back uncommitted, to be asked again."""
+        while self._answered:
+            group, self._answered = self._answered, []
             try:
-                kept = await self._loop.run_in_executor(self._disk, self.store.put, [u.record for u in group])
+                records = [_record(a.job, a.asked) for a in group if _is_kept(a.asked)]
+                kept: dict[str, Kept] = {}
+                if records:
+                    kept = await self._loop.run_in_executor(self._disk, self.store.put, records)
             except BaseException as error:
-                if self._endpoint is not None:
-                    self._endpoint.stop(error)  # a paid answer could not be kept: buy no more
-                for u in group:
-                    if not u.written.done():
-                        u.written.set_exception(error)
-                    u.written.exception()  # a cancelled asker leaves it unread
-                continue
-            for u in group:
-                if not u.written.done():
-                    u.written.set_result(kept[u.record.key])
+                self._worth_waiting = False
+                self._stop(error)  # a paid answer could not be kept: buy no more
+                for answered in group:
+                    answered.endpoint.leave()
+                    self._fail(answered.errand, error)
+            else:
+                self._hand_out(group, kept)
         self._writing = False
+
+    def _hand_out(self, group: list[_Answered], kept: dict[str, Kept]) -> None:
+        handed: dict[int, tuple[_Errand, list[tuple[str, Kept]]]] = {}
+        for answered in group:
+            key, reply = answered.job.key, answered.asked.reply
+            answered.endpoint.leave()
+            self.spent.count(reply.kept, len(answered.asked.history))
+            _, ends = handed.setdefault(id(answered.errand), (answered.errand, []))
+            ends.append((key, kept.get(key, reply.kept)))
+        for errand, ends in handed.values():
+            errand.done.put(ends)
+
+
+def _is_kept(asked: Asked) -> bool:
+    failure = asked.reply.kept.failure
+    return failure is None or failure in KEPT_FAILURES
 
 
 def _record(job: Job, asked: Asked) -> Record:
+    request = job.request
     return Record(
         key=job.key,
-        kind=job.request.kind,
+        kind=request.kind,
         model=job.model,
         identity=job.identity,
         request=job.canonical,
@@ -195,6 +253,15 @@ def _record(job: Job, asked: Asked) -> Record:
         body=asked.reply.body,
         latency_ms=round(asked.seconds * 1000),
         attempts=len(asked.history),
-        row=job.request.row,
-        purpose=job.request.purpose,
+        row=request.row,
+        purpose=request.purpose,
+        history=orjson.dumps(asked.history).decode(),
+        media=_media(request),
     )
+
+
+def _media(request: Request) -> str:
+    """Where the parts lie that are no text, as JSON."""
+    said = [part for _, content in request.messages if not isinstance(content, str) for part in content]
+    parts = [{"sha256": p.sha256, "ref": p.ref} for p in said if isinstance(p, Media)]
+    return orjson.dumps(parts).decode() if parts else "[]"

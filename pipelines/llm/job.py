@@ -11,17 +11,20 @@ if TYPE_CHECKING:
     from pipelines.llm.request import Request
     from pipelines.llm.store import Kept
 
+    End = tuple[str, Kept]  # a key, and what the store says
+    Handed = End | list[End] | BaseException
+
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A request under its key. Its end is put on `done`: (key, kept) or an exception."""
+    """A request under its key. Its end is put on `done`, alone or with others, or an exception."""
 
     key: str
     canonical: str
     identity: str
     model: str
     request: Request
-    done: SimpleQueue[tuple[str, Kept] | BaseException]
+    done: SimpleQueue[Handed]
 
 
 @dataclass(frozen=True, slots=True)
