@@ -8,8 +8,11 @@ Script, JSON: {"faults": [...], "shares": {"429": 0.3, ...}, "seed": 0}
 - "faults" are given to the first requests, one each, in order of arrival; null is a good answer;
 - "shares" make the same attempt at the same question meet the same fault, whatever the order.
 A fault is a dict: {"status": 429, "headers": {...}, "body": "..."}, {"hang": true}, {"drop": true},
-{"html": true}, {"garbage": true}, {"finish": "length"}, {"text": ""}, {"refusal": "no"}; shares name
-"429", "500", "hang", "html", "garbage", "length", "empty".
+{"html": true}, {"garbage": true}, {"finish": "length"}, {"text": ""}, {"refusal": "no"},
+{"error": "told within a 200"}, {"calls": [...]} of tools, and of a stream {"cut": true} half-way and
+{"late_s": 1.5} until its first token; shares name "400", "429", "500", "503", "hang", "drop", "html",
+"garbage", "length", "filter", "empty", "refusal", "cut". It streams what is asked as a stream, a word
+at a time, and gives `n` choices, the k-th after the first ending in " k".
 
 Good answers are a function of the question alone: `answer(body)` of FILE.py, else "answer <hash>".
 """
@@ -32,13 +35,19 @@ from types import TracebackType
 from typing import Any
 
 NAMED: dict[str, dict[str, Any]] = {
+    "400": {"status": 400, "body": "too long"},
     "429": {"status": 429, "headers": {"Retry-After": "0.05"}},
     "500": {"status": 500},
+    "503": {"status": 503},
     "hang": {"hang": True},
+    "drop": {"drop": True},
+    "cut": {"cut": True},
     "html": {"html": True},
     "garbage": {"garbage": True},
     "length": {"finish": "length"},
     "empty": {"text": ""},
+    "filter": {"finish": "content_filter"},
+    "refusal": {"refusal": "I cannot help"},
 }
 
 
@@ -182,7 +191,44 @@ async def _respond(
     if "status" in fault:
         error = {"error": {"message": fault.get("body", f"scripted {fault['status']}")}}
         return web.json_response(error, status=fault["status"], headers=fault.get("headers", {}))
-    return web.json_response(_good(request.path, body, fault, answers))
+    if "error" in fault:
+        return web.json_response({"error": {"message": fault["error"]}})
+    good = _good(request.path, body, fault, answers)
+    return await _stream(request, good, fault) if body.get("stream") else web.json_response(good)
+
+
+async def _stream(request: Any, good: dict[str, Any], fault: dict[str, Any]) -> Any:
+    """The reply word by word; `cut` ends it half-way, `late_s` comes between head and first token."""
+    from aiohttp import web
+
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+    await response.prepare(request)
+    await asyncio.sleep(fault.get("late_s", 0))
+    events = _events(good)
+    for event in events[: len(events) // 2] if fault.get("cut") else events:
+        await response.write(f"data: {json.dumps(event)}\n\n".encode())
+    if fault.get("cut"):
+        request.transport.close()
+        return response
+    await response.write(b"data: [DONE]\n\n")
+    await response.write_eof()
+    return response
+
+
+def _events(good: dict[str, Any]) -> list[dict[str, Any]]:
+    """The reply as a server of the protocol streams it: usage last, without choices."""
+    head = {"id": "scripted", "object": "chat.completion.chunk"}
+    events = []
+    for choice in good["choices"]:
+        index, chat = choice["index"], "message" in choice
+        text = choice["message"]["content"] if chat else choice["text"]
+        for place, word in enumerate(text.split(" ")):
+            said = (" " if place else "") + word
+            piece = {"delta": {"content": said}} if chat else {"text": said}
+            events.append(head | {"choices": [{"index": index, "finish_reason": None} | piece]})
+        end = {"delta": {}} if chat else {"text": ""}
+        events.append(head | {"choices": [{"index": index, "finish_reason": choice["finish_reason"]} | end]})
+    return [*events, head | {"choices": [], "usage": good["usage"]}]
 
 
 def _good(
@@ -194,12 +240,19 @@ def _good(
         data = [{"index": i, "embedding": v} for i, v in enumerate(vectors)]
         return {"data": data[::-1], "usage": {"prompt_tokens": len(texts)}}
     text = fault["text"] if "text" in fault else answers(body)
-    choice: dict[str, Any] = {"index": 0, "finish_reason": fault.get("finish", "stop")}
-    if path.endswith("/chat/completions"):
-        choice["message"] = {"role": "assistant", "content": text, "refusal": fault.get("refusal")}
-    else:
-        choice["text"] = text
-    return {"choices": [choice], "usage": {"prompt_tokens": 10, "completion_tokens": len(text.split())}}
+    choices = []
+    for index in range(int(body.get("n") or 1)):
+        said = f"{text} {index}" if index else text
+        choice: dict[str, Any] = {"index": index, "finish_reason": fault.get("finish", "stop")}
+        if path.endswith("/chat/completions"):
+            choice["message"] = {"role": "assistant", "content": said, "refusal": fault.get("refusal")}
+            if "calls" in fault:
+                choice["message"] |= {"content": None, "tool_calls": fault["calls"]}
+        else:
+            choice["text"] = said
+        choices.append(choice)
+    written = sum(len(text.split()) + (index > 0) for index in range(len(choices)))
+    return {"choices": choices, "usage": {"prompt_tokens": 10, "completion_tokens": written}}
 
 
 if __name__ == "__main__":
