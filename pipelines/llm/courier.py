@@ -256,11 +256,11 @@ def _record(job: Job, asked: Asked) -> Record:
         row=request.row,
         purpose=request.purpose,
         history=orjson.dumps(asked.history).decode(),
-        media=_media(request),
+        media=media_refs(request),
     )
 
 
-def _media(request: Request) -> str:
+def media_refs(request: Request) -> str:
     """Where the parts lie that are no text, as JSON."""
     said = [part for _, content in request.messages if not isinstance(content, str) for part in content]
     parts = [{"sha256": p.sha256, "ref": p.ref} for p in said if isinstance(p, Media)]
