@@ -1,0 +1,153 @@
+"""A streamed reply is joined into the body that would else have come whole, or is a broken body."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from questions import question, settings
+
+from pipelines.llm.answer import Failure
+from pipelines.llm.client import open_client
+from pipelines.llm.protocol import read_logprobs, read_reply
+from pipelines.llm.stream import Pieces
+
+HEAD = {"id": "x", "object": "chat.completion.chunk", "model": "m"}
+USAGE = {"prompt_tokens": 7, "completion_tokens": 2}
+
+
+def events(*bodies: dict, done: bool = True, end: str = "\n") -> bytes:
+    said = [f"data: {orjson.dumps(body).decode()}" for body in bodies]
+    return "".join(f"{line}{end}{end}" for line in [*said, *(["data: [DONE]"] if done else [])]).encode()
+
+
+def delta(index: int = 0, finish: str | None = None, **said: object) -> dict:
+    return HEAD | {"choices": [{"index": index, "delta": said, "finish_reason": finish}]}
+
+
+def joined(raw: bytes) -> dict:
+    pieces = Pieces()
+    pieces.feed(raw)
+    return orjson.loads(pieces.body())
+
+
+CHAT = events(
+    delta(role="assistant", content=""),
+    delta(content="né "),
+    delta(content="à 4"),
+    delta(finish="stop"),
+    HEAD | {"choices": [], "usage": USAGE},
+)
+
+
+@given(st.lists(st.integers(0, len(CHAT)), max_size=12))
+def test_a_stream_cut_into_chunks_anywhere_gives_the_same_body(cuts: list[int]) -> None:
+    pieces, at = Pieces(), [0, *sorted(cuts), len(CHAT)]
+    for start, end in pairwise(at):
+        pieces.feed(CHAT[start:end])
+    body = orjson.loads(pieces.body())
+    assert body["choices"] == [
+        {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "né à 4"}}
+    ]
+    assert body["usage"] == USAGE and body["object"] == "chat.completion" and body["model"] == "m"
+
+
+@given(st.integers(0, len(CHAT) - len(b"data: [DONE]\n\n")))
+def test_a_stream_that_ends_before_done_is_cut_off_wherever_it_ends(length: int) -> None:
+    pieces = Pieces()
+    pieces.feed(CHAT[:length])
+    with pytest.raises(ValueError, match="cut off"):
+        pieces.body()
+
+
+@given(st.binary(max_size=200))
+def test_no_bytes_whatever_raise_anything_but_value_error(raw: bytes) -> None:
+    for noise in (raw, b"data: " + raw + b"\n\n", b'data: {"choices": [' + raw + b"]}\n\n"):
+        pieces = Pieces()
+        try:
+            pieces.feed(noise)
+            pieces.body()
+        except ValueError:
+            continue
+
+
+def test_choices_texts_and_logprobs_each_grow_in_their_own_place() -> None:
+    def piece(index: int, text: str, logprob: float) -> dict:
+        told = {"tokens": [text], "token_logprobs": [logprob], "top_logprobs": [{text: logprob}]}
+        return HEAD | {"choices": [{"index": index, "text": text, "finish_reason": None, "logprobs": told}]}
+
+    end = HEAD | {"choices": [{"index": i, "text": "", "finish_reason": "stop"} for i in range(2)]}
+    raw = events(piece(1, "b", -2.0), piece(0, "a", -1.0), piece(1, "c", -0.5), end, end="\r\n")
+    body = joined(b": a comment\r\n\r\nevent: x\r\n" + raw)
+    assert [c["text"] for c in body["choices"]] == ["a", "bc"]
+    tokens = read_logprobs(orjson.dumps(body), "completion", choice=1)
+    assert [(t.text, t.logprob, t.top) for t in tokens] == [
+        ("b", -2.0, {"b": -2.0}),
+        ("c", -0.5, {"c": -0.5}),
+    ]
+
+
+def test_calls_of_tools_are_joined_by_their_index() -> None:
+    def call(index: int, **function: str) -> dict:
+        return {"index": index, "function": function} | ({"id": f"id{index}"} if "name" in function else {})
+
+    body = joined(
+        events(
+            delta(tool_calls=[call(0, name="add", arguments="")]),
+            delta(tool_calls=[call(0, arguments='{"a":'), call(1, name="sub", arguments="{}")]),
+            delta(tool_calls=[call(0, arguments="1}")]),
+            delta(finish="tool_calls"),
+        )
+    )
+    kept = read_reply(200, orjson.dumps(body), "chat").kept
+    assert kept.failure is None and kept.finish == "tool_calls"
+    assert orjson.loads(kept.text) == [
+        {"name": "add", "arguments": '{"a":1}'},
+        {"name": "sub", "arguments": "{}"},
+    ]
+
+
+def test_an_error_told_in_a_stream_is_that_error() -> None:
+    body = joined(events(delta(content="half"), {"error": {"message": "engine died"}}, done=False))
+    kept = read_reply(200, orjson.dumps(body), "chat").kept
+    assert kept.failure is Failure.SERVER and "engine died" in kept.detail
+
+
+@pytest.mark.parametrize("kind", ["completion", "chat"])
+def test_a_stream_gives_the_answer_and_usage_of_the_whole_reply(serve, tmp_path: Path, kind: str) -> None:
+    answers = []
+    for name, stream in (("whole", False), ("stream", True)):
+        server = serve()
+        with open_client(settings(server.url, stream=stream), tmp_path / name) as client:
+            answers.append(next(client.answers([question(1, kind=kind)])))
+        assert server.requests()[0]["body"].get("stream", False) is stream
+    whole, streamed = answers
+    assert streamed.ok and streamed.usage.prompt_tokens == whole.usage.prompt_tokens == 10
+    assert streamed.usage.completion_tokens == whole.usage.completion_tokens == 2
+    assert streamed.id == whole.id and streamed.text.startswith("answer ")
+
+
+def test_a_stream_cut_off_is_asked_again_and_never_a_short_answer(serve, tmp_path: Path) -> None:
+    server = serve({"faults": [{"cut": True}]})
+    with open_client(settings(server.url, stream=True), tmp_path / "s") as client:
+        (answer,) = client.answers([question(1)])
+        history = orjson.loads(client.store.record(answer.id).history)
+    assert answer.ok and len(answer.text.split()) == 2
+    assert [attempt["outcome"] for attempt in history] == ["broken_body", "ok"]
+    staying = serve({"faults": [{"cut": True}] * 2})
+    with open_client(settings(staying.url, stream=True, retries=1), tmp_path / "s") as client:
+        (answer,) = client.answers([question(2)])
+    assert answer.failure is Failure.BROKEN_BODY and "cut off" in answer.detail and answer.text == ""
+
+
+def test_the_first_byte_time_out_of_a_stream_is_that_of_its_first_token(serve, tmp_path: Path) -> None:
+    late = {"late_s": 3.0}
+    server = serve({"faults": [late, late]})
+    changes = {"first_byte_timeout_s": 0.3, "retries": 1, "stream": True}
+    with open_client(settings(server.url, **changes), tmp_path / "s") as client:
+        (answer,) = client.answers([question(1)])
+    assert answer.failure is Failure.TIMEOUT and "nothing came for 0.3 s" in answer.detail
