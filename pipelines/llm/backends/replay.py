@@ -15,6 +15,8 @@ from pipelines.llm.request import Named, named_request
 from pipelines.llm.store import Store
 
 UNSAID: Mapping[str, Any] = {}
+CURE = "run once with the backend that has the model, or replay the store of that run"
+LONGEST = 80  # characters of a text that is shown
 BEFORE, AFTER = 20, 30  # characters shown around the place where two prompts part
 
 
@@ -56,11 +58,14 @@ def miss(store: Store, missing: Sequence[Named]) -> ReplayMiss:
     what = f"replay: no stored answer of {first.model} to {who}: {_why(store, missing[0])}"
     if len(missing) > 1:
         what += f"; {len(missing) - 1} more of the requests at hand are not stored"
-    return ReplayMiss(
-        what,
-        where=str(store.path),
-        cure="run once with the backend that has the model, or replay the store of that run",
-    )
+    return ReplayMiss(what, where=str(store.path), cure=CURE)
+
+
+def no_vector(store: Store, model: str, text: str, count: int) -> ReplayMiss:
+    """The error for embeddings that an endpoint would have to make."""
+    shown = text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+    what = f"replay: no stored embedding by {model} of {count} texts, the first is {shown!r}"
+    return ReplayMiss(what, where=str(store.path), cure=CURE)
 
 
 def _why(store: Store, missing: Named) -> str:
