@@ -36,6 +36,8 @@ VECTOR_COLUMNS = "key, identity, prompt, vector, checksum"
 NOTHING = Usage()
 _usage = lru_cache(maxsize=65_536)(Usage)  # values recur, and making them is a third of reading a row
 _FAILURES: dict[str, Failure | None] = {"": None} | {f.value: f for f in Failure}
+ZLIB = b"\x78"  # the first byte of every compressed body, and of no plain one
+PLAIN_MOST = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +135,7 @@ def row_of(record: Record) -> tuple[Any, ...]:
     question = (key, record.kind, record.model, record.identity, record.request)
     made_at = record.made_at or int(time.time())
     asker = (record.latency_ms, record.attempts, record.row, record.purpose, made_at)
-    body = zlib.compress(record.body, 1) if record.body else b""
+    body = _packed(record.body)
     checksum = _checksum((key, *answer, *spent, usage.cached_tokens))
     further = (record.history, record.media, usage.cached_tokens)
     row = (*question, *answer, *spent, *asker, body, checksum, *further)
@@ -154,7 +156,7 @@ def record_of(row: Sequence[Any]) -> Record:
         identity,
         request,
         kept,
-        zlib.decompress(body) if body else b"",
+        zlib.decompress(body) if body[:1] == ZLIB else body,
         latency,
         attempts,
         asker,
@@ -163,6 +165,11 @@ def record_of(row: Sequence[Any]) -> Record:
         row[20],
         made_at,
     )
+
+
+def _packed(body: bytes) -> bytes:
+    """A short body as it is: compressing costs it more than it saves, and a switch of threads."""
+    return body if len(body) <= PLAIN_MOST and body[:1] != ZLIB else zlib.compress(body, 1)
 
 
 def as_text(value: Any) -> Any:

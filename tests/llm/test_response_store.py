@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -36,6 +37,17 @@ def test_an_answer_comes_back_as_it_was_put_also_to_another_connection(store: St
     with Store(store.path) as other:
         assert other.answers([put.key]) == {put.key: put.kept}
         assert other.record(put.key) == put
+
+
+@pytest.mark.parametrize("size", [0, 1, 1024, 1025, 100_000])
+@pytest.mark.parametrize("start", [b"{", b"x", b"\x78\x01"])
+def test_a_raw_body_comes_back_to_the_byte_however_long_and_whatever_it_begins_with(
+    store: Store, start: bytes, size: int
+) -> None:
+    body = (start + b"lorem ipsum " * size)[:size]
+    store.put([replace(record(1), body=body)])
+    kept = store.record(record(1).key)
+    assert kept is not None and kept.body == body
 
 
 def test_the_first_committed_answer_is_the_answer_for_all(store: Store) -> None:
