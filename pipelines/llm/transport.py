@@ -1,7 +1,7 @@
 """One attempt over HTTP, and the key it takes: aiohttp and orjson.
 
 Law: the endpoint's key goes into one header and nowhere else; whatever comes back is scrubbed of
-it. Redirects are not followed, so the key never goes to another host.
+it (`secret.py`). Redirects are not followed, so the key never goes to another host.
 
 Time-outs: of the connection, of the first byte (streamed: the first token; the server's silence
 later too), of the whole. A proxy is taken from the environment, not for a server that is ours.
@@ -10,7 +10,6 @@ later too), of the whole. A proxy is taken from the environment, not for a serve
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 import urllib.request
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from pipelines.errors import ConfigError, EnvironmentFault
 from pipelines.llm.answer import Failure
 from pipelines.llm.limits import read_limits
 from pipelines.llm.protocol import PATHS, Reply, read_reply
+from pipelines.llm.secret import Secret
 from pipelines.llm.stops import KEY_VARIABLES, stop_of
 from pipelines.llm.store import Kept
 from pipelines.llm.stream import MOST_BYTES, Pieces
@@ -36,23 +36,6 @@ KEY_HEADER = "X-Client-Request-Id"  # the answer's key, so that a server's log c
 EMBEDDED_TIMEOUT_S = 900.0  # four long answers on one busy core; its death is seen otherwise
 
 
-@dataclass(frozen=True)
-class Secret:
-    """The endpoint's key; its repr hides it."""
-
-    value: str = ""
-
-    @classmethod
-    def from_environment(cls) -> Secret:
-        return cls(next((v for name in KEY_VARIABLES if (v := os.environ.get(name, "").strip())), ""))
-
-    def __repr__(self) -> str:
-        return "Secret(...)"
-
-    def scrub(self, raw: bytes) -> bytes:
-        return raw.replace(self.value.encode(), b"***") if self.value else raw
-
-
 @dataclass(frozen=True, slots=True)
 class _Target:
     """A path of one address, ready to be posted to."""
@@ -60,6 +43,7 @@ class _Target:
     url: URL
     where: str  # for messages
     proxy: str | None
+    secret: Secret
 
 
 class Transport:
@@ -97,7 +81,7 @@ class Transport:
             async with self._session.post(
                 target.url, data=body, headers={KEY_HEADER: key}, allow_redirects=False, proxy=target.proxy
             ) as response:
-                raw = self._secret.scrub(await self._read(response))
+                raw = target.secret.scrub(await self._read(response))
                 status, limits = response.status, read_limits(response.headers, time.time())
         except aiohttp.ConnectionTimeoutError:
             return _failed(Failure.TIMEOUT, f"no connection within {self._connect_s:g} s")
@@ -105,9 +89,9 @@ class Transport:
             return _failed(Failure.TIMEOUT, f"nothing came for {self._first_byte_s:g} s")
         except TimeoutError:
             return _failed(Failure.TIMEOUT, f"not whole within {self._whole_s:g} s")
-        except aiohttp.InvalidURL as error:
+        except aiohttp.InvalidURL:  # which would name a password
             cure = "set llm.base_url"
-            raise ConfigError("is not an address of an endpoint", where=target.where, cure=cure) from error
+            raise ConfigError("is not an address of an endpoint", where=target.where, cure=cure) from None
         except aiohttp.ClientConnectorCertificateError as error:
             what = f"the endpoint's certificate is not trusted: {error.certificate_error}"
             cure = "check llm.base_url, or set SSL_CERT_FILE to the authority's certificate"
@@ -157,11 +141,15 @@ class Transport:
             raise _Broken(f"no whole stream: {error}") from error
 
     def _target(self, url: str, kind: str) -> _Target:
+        where, cure = safe(url), "set llm.base_url"
+        secret = self._secret.beside(url)
+        if secret.others and secret.value:
+            what = "has a password, and there is a key in the environment"
+            raise ConfigError(what, where=where, cure=f"take the one out, or unset {KEY_VARIABLES[0]}")
         try:
-            target = _Target(URL(url + PATHS[kind]), safe(url), None if self._ours else _proxy(url))
-        except ValueError as error:
-            where, cure = safe(url), "set llm.base_url"
-            raise ConfigError("is not an address of an endpoint", where=where, cure=cure) from error
+            target = _Target(URL(url + PATHS[kind]), where, None if self._ours else _proxy(url), secret)
+        except ValueError:  # which would name a password
+            raise ConfigError("is not an address of an endpoint", where=where, cure=cure) from None
         self._targets[url, kind] = target
         return target
 

@@ -41,7 +41,8 @@ def address(url: str, setting: str, cure: str = "") -> str:
     """An endpoint's address without the trailing `/v1`. Raises ConfigError that names the setting."""
     cure = cure or f"set {setting}"
     if not url.startswith(("http://", "https://")):
-        what = f"{setting} must start with http:// or https://, not {url!r}"
+        shown = url.rpartition("@")[2]  # what stands before it may be a password
+        what = f"{setting} must start with http:// or https://, not {shown!r}"
         raise ConfigError(what, cure=cure)
     try:
         parts = urlsplit(url)

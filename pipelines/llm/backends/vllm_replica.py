@@ -150,7 +150,8 @@ class Joined:
     async def ready(self) -> None:
         import aiohttp
 
-        from pipelines.llm.transport import Secret, safe
+        from pipelines.llm.secret import Secret
+        from pipelines.llm.transport import safe
 
         key = Secret.from_environment().value
         headers = {"Authorization": f"Bearer {key}"} if key else {}
