@@ -27,7 +27,7 @@ from pipelines.llm.verified import known_sha256, sha256_of
 CONVERSION = "bf16"  # to be changed with whatever gguf_to_hf.py changes in the weights or the tokens
 MANIFEST = "headrace.json"  # written last: a folder that has it is whole
 TAIL_CHARS = 400
-HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+(@[\w./-]+)?")
+HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*(@[\w./-]+)?")
 PROJECT = Path(__file__).resolve().parents[3]
 ENVIRONMENT = ".venv-vllm"
 NOT_BUILT = "the vLLM environment is not built (make vllm)"
@@ -56,7 +56,8 @@ def source(name: str, settings: VLLM) -> Source:
     if not told and name in REGISTRY:
         chosen = REGISTRY[name]
         return Source(name, f"{chosen.identity}:{CONVERSION}{suffix}", registered=chosen)
-    if (folder := Path(told or name).expanduser()).is_dir():
+    folder = Path(told or name).expanduser()
+    if (told or "/" in name) and folder.is_dir():
         return Source(name, f"sha256:{folder_hash(folder)}{suffix}", folder=folder.absolute())
     if HUB_NAME.fullmatch(told or name):
         hub, _, revision = (told or name).partition("@")
