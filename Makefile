@@ -1,7 +1,7 @@
 # Two commands do everything: `make run` the main job, `make test` the tests.
 PYTHON ?= python3
 BIN := .venv/bin
-.PHONY: run test setup environment ui models clean distclean help
+.PHONY: run test setup environment vllm ui models clean distclean help
 help: ## what there is
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
@@ -34,10 +34,23 @@ ui: setup ## Dagster and MLflow on loopback
 models: setup ## the larger embedded models (Qwen2.5-Coder 0.5B and 1.5B, 1.6 GB)
 	@$(BIN)/headrace models fetch
 
+# On a GPU: an environment of your own with `vllm` and `gguf`, named in llm.vllm.python of params.yaml.
+VLLM := .venv-vllm
+vllm: ## vLLM for CPU in .venv-vllm, an environment of its own; for a GPU see llm.vllm.python
+	@sha256sum --status -c $(VLLM)/.ready 2>/dev/null || { \
+	  echo "installing vLLM in $(VLLM) (2.5 GB, some minutes)" && rm -f $(VLLM)/.ready && \
+	  { test -x $(VLLM)/bin/python || $(PYTHON) -m venv $(VLLM); } && \
+	  if command -v uv >/dev/null; then \
+	    UV_FIND_LINKS="$${UV_FIND_LINKS:-$$PIP_FIND_LINKS}" \
+	      uv pip install -q --python $(VLLM)/bin/python --no-deps -r requirements-vllm.lock; \
+	  else \
+	    $(VLLM)/bin/python -m pip install -q --no-deps -r requirements-vllm.lock; \
+	  fi && sha256sum requirements-vllm.lock > $(VLLM)/.ready; }
+
 clean: ## takes away what runs made; never the response store
 	@rm -rf data/evergreen data/egoavu data/trit data/cbu data/training data/evaluation data/answers reports dvc.lock
 	@rm -rf .dvc/cache .dvc/tmp
 	@if [ -d .headrace ]; then find .headrace -mindepth 1 -maxdepth 1 ! -name 'responses.sqlite*' -exec rm -rf {} +; fi
 
-distclean: clean ## and the environment
-	@rm -rf .venv *.egg-info
+distclean: clean ## and the environments
+	@rm -rf .venv $(VLLM) *.egg-info
