@@ -211,7 +211,7 @@ class Endpoint:
         """The address for the question, and the ticket to send it there."""
         while True:
             if self._stopped is not None:
-                raise self._stopped
+                raise self._stopped.with_traceback(None)
             url = await self._backend.url(question.model, question.prompt)
             turnstile = self._turnstiles.get(url)
             if turnstile is None:

@@ -66,7 +66,7 @@ class Places:
     async def take(self, lane: Hashable, *, first: bool = False) -> None:
         """Returns with a place. Raises what `fail` was given."""
         if self._failure is not None:
-            raise self._failure
+            raise self._failure.with_traceback(None)
         if self.taken < self.limit and not self._turns:
             self.taken += 1
             return

@@ -1,0 +1,198 @@
+"""Asking until there is a reply: what stops a run, what an outage costs, what a failed commit stops."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections import Counter
+from pathlib import Path
+
+import orjson
+import pytest
+from questions import question, settings
+
+from pipelines.errors import ConfigError, EnvironmentFault
+from pipelines.llm.answer import Failure
+from pipelines.llm.client import open_client
+from pipelines.llm.request import Request, Sampling
+from pipelines.llm.stops import EndpointGone, KeyRefused, NoFunds
+from pipelines.llm.store import Store
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [
+        ({"status": 401}, KeyRefused),
+        ({"status": 403}, KeyRefused),
+        ({"status": 402}, NoFunds),
+        ({"status": 429, "body": "insufficient_quota"}, NoFunds),
+        ({"status": 404}, ConfigError),
+        ({"status": 307, "headers": {"Location": "http://elsewhere.invalid/"}}, ConfigError),
+    ],
+)
+def test_what_meets_every_row_stops_the_sending_and_keeps_what_is_in_flight(
+    serve, tmp_path: Path, fault: dict, error: type[Exception]
+) -> None:
+    server = serve({"faults": [None, None, fault, None]}, latency_ms=150)
+    with (
+        open_client(settings(server.url, concurrency=4), tmp_path / "s") as client,
+        pytest.raises(error),
+    ):
+        list(client.answers(map(question, range(100))))
+    assert len(server.requests()) <= 8  # the first four, and those that took the places of the first answered
+    good = [r["key"] for r in server.requests() if r["fault"] is None]
+    with Store(tmp_path / "s") as store:
+        assert store.count() == len(good) >= 3, "an answer that was paid for is lost"
+
+
+def test_after_a_commit_that_failed_nothing_more_is_sent(
+    serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put = Store.put
+
+    def full(store: Store, records):  # type: ignore[no-untyped-def]
+        raise EnvironmentFault("no space left on the disk")
+
+    server = serve(latency_ms=20)
+    monkeypatch.setattr(Store, "put", full)
+    with (
+        open_client(settings(server.url, concurrency=8), tmp_path / "s") as client,
+        pytest.raises(EnvironmentFault, match="no space left"),
+    ):
+        list(client.answers(map(question, range(30))))
+    assert 1 <= len(server.requests()) <= 8
+    monkeypatch.setattr(Store, "put", put)
+    with open_client(settings(server.url, concurrency=8), tmp_path / "s") as client:
+        assert all(a.ok for a in client.answers(map(question, range(30))))
+    asked = Counter(r["key"] for r in server.requests())
+    assert len(asked) == 30 and sum(asked.values()) - 30 <= 8
+
+
+def test_an_outage_shorter_than_allowed_costs_no_row(serve, tmp_path: Path) -> None:
+    server = serve({"faults": [{"drop": True}] * 18})
+    with open_client(settings(server.url, concurrency=16, retries=2), tmp_path / "s") as client:
+        answers = list(client.answers(map(question, range(40))))
+    faults = [r["fault"] for r in server.requests()]
+    assert sum(a.ok for a in answers) >= 38  # one row's own failures may use up its retries before it opens
+    assert {a.failure for a in answers if not a.ok} <= {Failure.NETWORK}
+    assert faults.count(None) == sum(a.ok for a in answers)
+
+
+def test_an_endpoint_that_is_gone_stops_the_run_and_says_so(tmp_path: Path) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    with (
+        open_client(settings(url, concurrency=16, retries=8, outage_s=1.0), tmp_path / "s") as client,
+        pytest.raises(EndpointGone, match=r"answered nothing for \d+ s; at last: ClientConnector.*run again"),
+    ):
+        list(client.answers(map(question, range(100))))
+
+
+def test_one_row_of_an_endpoint_that_is_gone_is_a_typed_failure(tmp_path: Path) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    with open_client(settings(url, retries=1), tmp_path / "s") as client:
+        (answer,) = client.answers([question(1)])
+        assert answer.failure is Failure.NETWORK and client.store.count() == 0
+
+
+def test_the_history_of_an_answer_tells_each_attempt(serve, tmp_path: Path) -> None:
+    told = {"status": 429, "headers": {"Retry-After": "0.2"}}
+    server = serve({"faults": [told, {"status": 500}, {"html": True}, None]})
+    with open_client(settings(server.url), tmp_path / "s") as client:
+        (answer,) = client.answers([question(1)])
+        record = client.store.record(answer.id)
+    history = orjson.loads(record.history)
+    assert [a["outcome"] for a in history] == ["overloaded", "server_error", "html", "ok"]
+    assert 0.2 <= history[0]["waited_s"] <= 0.22 and history[-1]["waited_s"] == 0
+    assert record.attempts == 4 and all(a["seconds"] >= 0 for a in history)
+
+
+def test_a_failure_of_one_row_leaves_its_neighbours_alone(serve, tmp_path: Path) -> None:
+    faults = [{"status": 400, "body": "too long"}, {"status": 413}, {"status": 422}, {"refusal": "no"}]
+    server = serve({"faults": [*faults, {"error": "engine died"}]})
+    with open_client(settings(server.url, concurrency=1, retries=0), tmp_path / "s") as client:
+        answers = list(client.answers(question(n, kind="chat") for n in range(12)))
+    assert Counter(a.failure for a in answers) == {
+        Failure.BAD_REQUEST: 3,
+        Failure.REFUSED: 1,
+        Failure.SERVER: 1,
+        None: 7,
+    }
+    assert len(server.requests()) == 12
+
+
+def test_a_wall_of_429s_lowers_the_limit_and_costs_no_row(serve, tmp_path: Path) -> None:
+    wall = {"status": 429, "headers": {"Retry-After": "0.05"}}
+    server = serve({"faults": [wall] * 120}, latency_ms=5)
+    with open_client(settings(server.url, concurrency=32), tmp_path / "s") as client:
+        answers = client.answers(map(question, range(200)))
+        first = next(answers)
+        assert first.ok and client.courier().limit < 32
+        assert sum(a.ok for a in answers) == 199
+    assert len(server.requests()) == 320
+
+
+def test_no_netrc_no_proxy_variable_and_no_redirect_takes_the_key_elsewhere(
+    serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".netrc").write_text("machine 127.0.0.1 login other password stolen\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
+    monkeypatch.setenv("HEADRACE_LLM_API_KEY", "sk-own")
+    other = serve()
+    server = serve(
+        {"faults": [None, {"status": 308, "headers": {"Location": other.url + "/v1/completions"}}]}
+    )
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{free_port()}")
+    with open_client(settings(server.url), tmp_path / "s") as client:
+        assert next(client.answers([question(1)])).ok
+        with pytest.raises(ConfigError, match=r"sends its callers elsewhere \(HTTP 308\)"):
+            list(client.answers([question(2)]))
+    assert [r["headers"] for r in server.requests()] == [{"Authorization": "Bearer sk-own"}] * 2
+    assert other.requests() == []
+
+
+def test_a_proxy_of_the_environment_is_used(serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    proxy = serve()  # it answers whatever it is asked, and logs the path it saw
+    for name in ("http_proxy", "HTTP_PROXY"):
+        monkeypatch.setenv(name, proxy.url)
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with open_client(settings("http://endpoint.invalid"), tmp_path / "s") as client:
+        assert next(client.answers([question(1)])).ok
+    assert len(proxy.requests()) == 1 and os.environ["http_proxy"] == proxy.url
+
+
+def test_logprobs_tools_penalties_and_further_parameters_are_sent_by_their_protocol_names(
+    serve, tmp_path: Path
+) -> None:
+    tool = {"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}
+    sampling = Sampling(8, logprobs=3, presence_penalty=0.5, repetition_penalty=1.1, stop=("\n",))
+    server = serve()
+    requests = [
+        Request("chat", "scripted", sampling, messages=(("user", "x"),), tools=(tool,), seed=3, row="a"),
+        Request("completion", "scripted", sampling, "x", extra={"ignore_eos": True}, seed=3, row="b"),
+    ]
+    with open_client(settings(server.url, concurrency=1), tmp_path / "s") as client:
+        assert [a.ok for a in client.answers(requests)] == [True, True]
+    chat, completion = (r["body"] for r in server.requests())
+    assert (chat["logprobs"], chat["top_logprobs"], chat["tools"]) == (True, 3, [tool])
+    assert completion["logprobs"] == 3 and "top_logprobs" not in completion
+    assert completion["ignore_eos"] is True
+    for body in (chat, completion):
+        assert (body["presence_penalty"], body["repetition_penalty"]) == (0.5, 1.1)
+        assert (body["stop"], body["seed"]) == (["\n"], 3)
+
+
+def test_calls_of_tools_are_an_answer(serve, tmp_path: Path) -> None:
+    call = {"id": "1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
+    server = serve({"faults": [{"calls": [call], "finish": "tool_calls"}]})
+    with open_client(settings(server.url), tmp_path / "s") as client:
+        (answer,) = client.answers([question(1, kind="chat")])
+    assert answer.ok and answer.finish == "tool_calls"
+    assert orjson.loads(answer.text) == [{"name": "add", "arguments": '{"a": 1}'}]
