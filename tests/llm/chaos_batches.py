@@ -15,8 +15,9 @@ from typing import Any
 
 from questions import question, settings
 
-from pipelines.llm.backends import batch_office
+from pipelines.llm.backends import batch_taking
 from pipelines.llm.backends.batch_ledger import Ledger
+from pipelines.llm.backends.batch_office import Office
 from pipelines.llm.backends.batch_openai import OpenAIDesk
 from pipelines.llm.backends.batch_settings import BatchSettings
 from pipelines.llm.client import open_client
@@ -32,7 +33,7 @@ INSTANTS: dict[str, tuple[type, str, bool]] = {
     "after the upload": (OpenAIDesk, "upload", False),
     "before the creation": (OpenAIDesk, "create", True),
     "after the creation": (OpenAIDesk, "create", False),
-    "after the id": (batch_office.Office, "_made", False),
+    "after the id": (Office, "_made", False),
     "while polling": (OpenAIDesk, "look", False),
     "before a commit of answers": (Store, "put", True),
     "after a commit of answers": (Store, "put", False),
@@ -63,7 +64,7 @@ def main(url: str, store: str, out: str, count: str, kill: str = "") -> None:
     if kill:
         instant, number = kill.split(":")
         arm(instant, int(number))
-    batch_office.GROUP = GROUP
+    batch_taking.GROUP = GROUP
     batch = BatchSettings(poll_s=0.1, poll_max_s=0.2, settle_s=0.3, max_requests=FILE)
     with open_client(settings(url, backend="batch", batch=batch), Path(store)) as client:
         lines = sorted(f"{a.id} {a.text}\n" for a in client.answers(map(question, range(int(count)))))

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
+from typing import TYPE_CHECKING
 
 import pytest
 from batch_server import BatchServer
@@ -21,7 +22,10 @@ from pipelines.llm.client import Client, open_client
 from pipelines.llm.job import Job
 from pipelines.llm.request import named_request
 from pipelines.llm.settings import Settings
-from pipelines.llm.store import Kept, Store
+from pipelines.llm.store import Store
+
+if TYPE_CHECKING:
+    from pipelines.llm.job import Handed
 
 QUICK = {"poll_s": 0.05, "poll_max_s": 0.2, "settle_s": 0.2}
 Sell = Callable[..., BatchServer]
@@ -173,8 +177,8 @@ def test_faults_that_pass_neither_lose_a_question_nor_submit_it_twice(
 
 
 def test_a_creation_that_shows_late_in_the_list_is_not_repeated(sell, tmp_path: Path) -> None:
-    server = sell(faults={"create": ["lost"]}, list_late=2)
-    assert all(a.ok for a in ask(server, tmp_path / "s.sqlite", settle_s=1.0))
+    server = sell(faults={"create": ["lost"]}, list_late=1)
+    assert all(a.ok for a in ask(server, tmp_path / "s.sqlite", settle_s=5.0))
     assert set(server.batched().values()) == {1}
 
 
@@ -228,8 +232,9 @@ def test_gathered_questions_that_nobody_wants_any_more_are_not_sent(sell, tmp_pa
         client.courier().send(kept + gone)
         client.courier().recall(gone[0].done)
         client.courier().flush()
-        keys = {kept[0].done.get(timeout=20)[0] for _ in kept}
-    assert keys == {j.key for j in kept} == set(server.batched())
+        handed = kept[0].done.get(timeout=20)
+    assert isinstance(handed, list)
+    assert {key for key, _ in handed} == {j.key for j in kept} == set(server.batched())
 
 
 def test_a_found_batch_is_merged_also_for_those_who_do_not_wait_for_it(sell, tmp_path: Path) -> None:
@@ -298,7 +303,7 @@ def test_a_setting_that_cannot_be_is_named(name: str, value: object) -> None:
 
 def jobs_of(client: Client, numbers: range) -> list[Job]:
     """Jobs for many questions, all reporting to one queue."""
-    done: SimpleQueue[tuple[str, Kept] | BaseException] = SimpleQueue()
+    done: SimpleQueue[Handed] = SimpleQueue()
     named = [named_request(question(n), "scripted", "name:scripted") for n in numbers]
     return [Job(n.key, n.canonical, n.identity, n.model, n.request, done) for n in named]
 

@@ -12,26 +12,27 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pipelines.errors import ConfigError, StageError
 from pipelines.llm.answer import Failure
-from pipelines.llm.backends.batch_desk import Desk, Passing
+from pipelines.llm.backends.batch_desk import Desk
 from pipelines.llm.backends.batch_ledger import Batch, Ledger, ledger_path
 from pipelines.llm.backends.batch_office import Office
-from pipelines.llm.backends.batch_watch import Act, Watch
+from pipelines.llm.backends.batch_taking import attend
+from pipelines.llm.backends.batch_watch import Seen, Watch
 from pipelines.llm.store import Kept
 
 if TYPE_CHECKING:
     from pipelines.llm.client import Spent
     from pipelines.llm.courier import Courier
     from pipelines.llm.endpoint import Backend
-    from pipelines.llm.job import Job
+    from pipelines.llm.job import Handed, Job
     from pipelines.llm.settings import Settings
     from pipelines.llm.store import Store
 
 STOP_S = 30.0
-LOST = frozenset({"expired", "cancelled", "cancelling"})  # the questions are good, time ran out
+LOST = frozenset({"expired", "cancelled"})  # the questions are good, time ran out
 
 
 class BatchCarrier:
@@ -80,7 +81,7 @@ class BatchCarrier:
             self._flushed = True
             self._changed.notify()
 
-    def recall(self, done: SimpleQueue[Any]) -> None:
+    def recall(self, done: SimpleQueue[Handed]) -> None:
         """Nobody reads `done` any more: what is gathered for it is not sent; what is out stays out."""
         with self._changed:
             self._held = [job for job in self._held if job.done is not done]
@@ -95,7 +96,7 @@ class BatchCarrier:
     def embed(self, model: str, prompts: list[str]) -> list[list[float]]:
         """Vectors of one batch of texts, asked one by one: they are wanted at once."""
         if self._rest is None:
-            raise ConfigError(f"no endpoint for embeddings of {model}", cure="set llm.batch.rest: openai")
+            raise ConfigError(f"no endpoint for embeddings of {model}", cure="set llm.batch.rest: single")
         return self._rest.embed(model, prompts)
 
     def close(self) -> None:
@@ -147,44 +148,48 @@ class BatchCarrier:
         for key, uid in sent.out.items():
             self._asks.setdefault(uid, set()).add(key)
         self._deliver(sent.answered)
-        self._pass_on(
-            (job.key for job in sent.unfit),
-            Kept("", failure=Failure.BAD_REQUEST, detail="no batch takes this request"),
-        )
+        refused = {key: Kept("", failure=Failure.BAD_REQUEST, detail=why) for key, why in sent.unfit.items()}
+        self._pass_on(refused)
 
     def _look_round(self, office: Office) -> None:
         """Look at every batch that is due, also at those that nobody here waits for."""
-        opened = {batch.uid: batch for batch in office.open() if batch.id}
+        opened = {batch.uid: batch for batch in office.open()}
+        if any(uid in opened and not opened[uid].id for uid in self._asks):
+            office.recover()  # another process is sending it, or died over it
+            opened = {batch.uid: batch for batch in office.open()}
         for uid, batch in opened.items():
+            if not batch.id:
+                continue
             watch = self._watches.setdefault(uid, office.watch(batch))
             if watch.due <= time.time() and not self._closing:
                 self._look(office, batch, watch)
-        for uid in self._asks.keys() - opened.keys():  # another process took its answers
-            self._settle(office, uid, self._asks.pop(uid))
+        for uid in self._asks.keys() - opened.keys():
+            self._ended_elsewhere(office, uid)
         for uid in self._watches.keys() - opened.keys():
             del self._watches[uid]
 
-    def _look(self, office: Office, batch: Batch, watch: Watch) -> None:
-        try:
-            seen = office.look(batch)
-            act = watch.seen(seen.status, time.time())
-            if act is Act.CANCEL:
-                office.desk.cancel(batch)
-            elif act is Act.MERGE:
-                taken = office.take(batch, seen, self._deliver)
-                del self._watches[batch.uid]
-                self._deliver(taken.failed)
-                left = self._asks.pop(batch.uid, set())
-                if seen.status == "interrupted":
-                    self._hold_again(left)
-                else:
-                    self._pass_on(left, _left(batch, taken.status, taken.said))
-        except Passing:
-            if watch.unseen(time.time()) is Act.GIVE_UP:
-                raise
+    def _ended_elsewhere(self, office: Office, uid: str) -> None:
+        """Another process took a batch, or found that it was never made."""
+        keys = self._asks.pop(uid)
+        if uid in {batch.uid for batch in office.ledger.batches(open_only=False)}:
+            reason = f"batch {uid} was ended by another process without this answer"
+            self._settle(office, keys, Kept("", failure=Failure.SERVER, detail=reason))
+        else:
+            self._hold_again(keys)
 
-    def _settle(self, office: Office, uid: str, keys: set[str]) -> None:
-        """A batch was taken by another process: what it left may be out again by now."""
+    def _look(self, office: Office, batch: Batch, watch: Watch) -> None:
+        if (taken := attend(office, batch, watch, self._deliver)) is None:
+            return
+        del self._watches[batch.uid]
+        self._deliver(taken.failed)
+        left = self._asks.pop(batch.uid, set())
+        if taken.seen.status == "interrupted":
+            self._hold_again(left)
+        else:
+            self._settle(office, left, _left(batch, taken.seen))
+
+    def _settle(self, office: Office, keys: set[str], left: Kept) -> None:
+        """A batch is over: another process may have its answers, or have what it left out again."""
         with self._changed:
             keys &= self._waiting.keys()
         answered = self._store.answers(keys)
@@ -192,29 +197,31 @@ class BatchCarrier:
         again = office.ledger.out(keys - answered.keys())
         for key, other in again.items():
             self._asks.setdefault(other, set()).add(key)
-        reason = f"batch {uid} was ended by another process without this answer"
-        self._pass_on(keys - answered.keys() - again.keys(), Kept("", failure=Failure.SERVER, detail=reason))
+        self._pass_on(dict.fromkeys(keys - answered.keys() - again.keys(), left))
 
     def _deliver(self, answers: Mapping[str, Kept]) -> None:
         """Hand out what is committed, or final, to those who wait for it."""
+        handed: dict[int, tuple[SimpleQueue[Handed], list[tuple[str, Kept]]]] = {}
         with self._changed:
             for key, kept in answers.items():
                 jobs = self._waiting.pop(key, [])
                 if jobs:
                     self._spent.count(kept, 1)
                 for job in jobs:
-                    job.done.put((key, kept))
+                    handed.setdefault(id(job.done), (job.done, []))[1].append((key, kept))
+        for done, ends in handed.values():
+            done.put(ends)
 
-    def _pass_on(self, keys: Iterable[str], failed: Kept) -> None:
-        """What no batch answered goes on by `rest`; without it, it ends as `failed`."""
+    def _pass_on(self, left: Mapping[str, Kept]) -> None:
+        """What no batch answered goes on by `rest`; without it, it ends as `left` says."""
         if self._rest is None:
-            self._deliver(dict.fromkeys(keys, failed))
+            self._deliver(left)
             return
         with self._changed:
-            jobs = [job for key in keys for job in self._waiting.pop(key, [])]
-        if jobs:
-            self._rest.send(jobs)
-            self._rest.flush()
+            jobs = [job for key in left for job in self._waiting.pop(key, [])]
+        for done in {id(job.done): job.done for job in jobs}.values():
+            self._rest.send([job for job in jobs if job.done is done])
+        self._rest.flush()
 
     def _hold_again(self, keys: Iterable[str]) -> None:
         with self._changed:
@@ -229,17 +236,17 @@ class BatchCarrier:
         self._held.clear()
 
 
-def _left(batch: Batch, status: str, said: str) -> Kept:
-    failure = Failure.TIMEOUT if status in LOST else Failure.SERVER
-    detail = f"batch {batch.id} ended as {status} without this answer" + (f": {said}" if said else "")
-    return Kept("", failure=failure, detail=detail)
+def _left(batch: Batch, seen: Seen) -> Kept:
+    failure = Failure.TIMEOUT if seen.status in LOST else Failure.SERVER
+    said = f": {seen.said}" if seen.said else ""
+    return Kept("", failure=failure, detail=f"batch {batch.id} ended as {seen.status} without this{said}")
 
 
 def open_carrier(settings: Settings, backend: Backend, store: Store, spent: Spent) -> BatchCarrier:
     """The carrier of the backend `batch`, over the endpoint at `llm.base_url`."""
     from pipelines.llm.courier import Courier
 
-    rest = Courier(backend, settings, store, spent) if settings.batch.rest == "openai" else None
+    rest = Courier(backend, settings, store, spent) if settings.batch.rest == "single" else None
     return BatchCarrier(settings, store, spent, lambda: _openai_desk(settings), rest)
 
 

@@ -30,6 +30,7 @@ class Desk(Protocol):
     kinds: frozenset[str]
     unsaid: Mapping[str, Any]
     max_requests: int
+    look_s: float  # it may be looked at so often, at the least
 
     def find(self, batch: Batch) -> Seen | None:
         """The batch that was made under `batch.uid`, whoever saw it made; None when there is none."""
@@ -48,6 +49,9 @@ class Desk(Protocol):
 
     def cancel(self, batch: Batch) -> None:
         """Ask it to end; what it answered until then stays."""
+
+    def taken(self, batch: Batch) -> None:
+        """All of the batch is in the store."""
 
     def discard(self, batch: Batch) -> None:
         """Delete the file of a batch that was never made, if there is one."""

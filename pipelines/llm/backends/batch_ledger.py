@@ -36,7 +36,7 @@ CREATE TABLE batches (
   open INTEGER NOT NULL DEFAULT 1);
 CREATE TABLE lines (
   key BLOB PRIMARY KEY, uid TEXT NOT NULL, identity TEXT NOT NULL, request TEXT NOT NULL,
-  row TEXT NOT NULL, purpose TEXT NOT NULL) WITHOUT ROWID;
+  row TEXT NOT NULL, purpose TEXT NOT NULL, media TEXT NOT NULL) WITHOUT ROWID;
 CREATE INDEX lines_of_batch ON lines (uid);
 PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {VERSION};
@@ -76,6 +76,7 @@ class Line:
     request: str  # canonical JSON
     row: str
     purpose: str
+    media: str  # where its parts lie that are no text, as JSON
 
 
 def ledger_path(store: Path) -> Path:
@@ -115,12 +116,14 @@ class Ledger:
     def plan(self, batch: Batch, lines: Sequence[Line]) -> None:
         """Record that `batch` will be sent with `lines`, none of which is out yet."""
         row = (batch.uid, batch.address, batch.kind, batch.model, batch.requests, batch.made_at)
-        keyed = [(bytes.fromhex(n.key), batch.uid, n.identity, n.request, n.row, n.purpose) for n in lines]
+        keyed = [
+            (bytes.fromhex(n.key), batch.uid, n.identity, n.request, n.row, n.purpose, n.media) for n in lines
+        ]
         with self._write() as db:
             db.execute(
                 "INSERT INTO batches (uid, address, kind, model, requests, made_at) VALUES (?,?,?,?,?,?)", row
             )
-            db.executemany("INSERT INTO lines VALUES (?,?,?,?,?,?)", keyed)
+            db.executemany("INSERT INTO lines VALUES (?,?,?,?,?,?,?)", keyed)
 
     def note(self, uid: str, **seen: str | float) -> None:
         """Record what became known of a batch: file, id, status, done, failed, unknown, said."""
@@ -129,10 +132,10 @@ class Ledger:
             db.execute(f"UPDATE batches SET {names} WHERE uid = ?", (*seen.values(), uid))
 
     def end(self, uid: str, **seen: str | float) -> None:
-        """Record that all of a batch is taken; what it left may be asked again."""
+        """Record that all of a batch is taken, by the first who took it; what it left may be asked again."""
         names = "".join(f", {name} = ?" for name in seen)
         with self._write() as db:
-            db.execute(f"UPDATE batches SET open = 0{names} WHERE uid = ?", (*seen.values(), uid))
+            db.execute(f"UPDATE batches SET open = 0{names} WHERE uid = ? AND open", (*seen.values(), uid))
             db.execute("DELETE FROM lines WHERE uid = ?", (uid,))
 
     def drop(self, uid: str) -> None:
@@ -163,7 +166,7 @@ class Ledger:
         found: dict[str, Line] = {}
         for chunk in _chunks(keys):
             marks = ",".join("?" * len(chunk))
-            columns = "key, identity, request, row, purpose"
+            columns = "key, identity, request, row, purpose, media"
             query = f"SELECT {columns} FROM lines WHERE uid = ? AND key IN ({marks})"
             with self._guard():
                 for key, *rest in self._db.execute(query, (uid, *chunk)).fetchall():

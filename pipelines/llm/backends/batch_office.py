@@ -1,9 +1,8 @@
-"""Sends batches, finds lost ones, and brings their answers into the store, row by row.
+"""Sends batches, and finds those that a process which died may have sent.
 
 Law: no question is sent that is answered or out. Between the record that a batch will be sent and
 the record of its id the desk is asked for the batch before anything is made again; what is not
-found there after `settle_s` was never made, and its questions are free again. An answer is
-committed before its batch is recorded as taken; taking one twice changes nothing.
+found there after `settle_s` was never made, and its questions are free again.
 """
 
 from __future__ import annotations
@@ -15,26 +14,24 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
 from pipelines.errors import ConfigError, HeadraceError
-from pipelines.llm.answer import TRANSIENT
 from pipelines.llm.backends.batch_desk import Desk, Passing
-from pipelines.llm.backends.batch_file import line_of, packed, read_line
+from pipelines.llm.backends.batch_file import line_of, packed
 from pipelines.llm.backends.batch_ledger import Batch, Ledger, Line
 from pipelines.llm.backends.batch_watch import Seen, Watch
+from pipelines.llm.courier import media_refs
+from pipelines.llm.media import MediaFault, has_media, read_media
 from pipelines.llm.protocol import request_body
-from pipelines.llm.store import KEPT_FAILURES, Kept, Record, Store
+from pipelines.llm.store import Kept, Store
 
 if TYPE_CHECKING:
     from pipelines.llm.job import Job
-    from pipelines.llm.protocol import Reply
     from pipelines.llm.settings import Settings
 
 T = TypeVar("T")
 
-GROUP = 500  # answers in one commit
 FIRST_BACKOFF_S, MAX_BACKOFF_S = 0.5, 30.0
 SOON_S = 0.05
 
@@ -45,16 +42,7 @@ class Sent:
 
     answered: Mapping[str, Kept]
     out: Mapping[str, str]  # key -> uid of the batch that asks it, made now or found
-    unfit: Sequence[Job]  # no batch takes them: too long, or of another kind
-
-
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """The end of a batch: `failed` are final replies that are no answers; the rest is `left`."""
-
-    failed: Mapping[str, Kept]
-    status: str
-    said: str
+    unfit: Mapping[str, str]  # key -> why no batch takes it
 
 
 @dataclass
@@ -70,12 +58,12 @@ class Office:
     def send(self, jobs: Sequence[Job]) -> Sent:
         """Put `jobs` into batches. Raises HeadraceError for what stops the run."""
         with self.ledger.alone(self.stopped):
-            self.recover()
+            self._recover()
             answered = self.store.answers({job.key for job in jobs})
             out = self.ledger.out({job.key for job in jobs})
             self._refuse_elsewhere(set(out.values()))
             fresh = {job.key: job for job in jobs if job.key not in answered and job.key not in out}
-            unfit: list[Job] = []
+            unfit: dict[str, str] = {}
             for file in self._files(fresh.values(), unfit):
                 if self.stopped():
                     break
@@ -85,7 +73,11 @@ class Office:
         return Sent(answered, out, unfit)
 
     def recover(self) -> None:
-        """Find the batches that a dead process may have made; forget those that it did not. Held `alone`."""
+        """Find the batches that a dead process may have made; forget those that it did not make."""
+        with self.ledger.alone(self.stopped):
+            self._recover()
+
+    def _recover(self) -> None:
         lost = [b for b in self.open() if not b.id]
         for batch in lost:
             if (seen := self._insist(partial(self._found, batch, batch.made_at))) is not None:
@@ -103,35 +95,8 @@ class Office:
         """The watch over a batch, in seconds of time.time(); one found late is looked at at once."""
         told = self.settings.batch
         deadline = batch.made_at + told.deadline_s if told.deadline_s else None
-        due = batch.made_at + told.poll_s
-        return Watch(told.poll_s, told.poll_max_s, self.settings.patience_s, deadline, due)
-
-    def look(self, batch: Batch) -> Seen:
-        """How a batch stands, recorded. Raises Passing."""
-        seen = self.desk.look(batch)
-        self.ledger.note(batch.uid, status=seen.status, done=seen.done, failed=seen.failed, said=seen.said)
-        return seen
-
-    def take(self, batch: Batch, seen: Seen, hand: Callable[[Mapping[str, Kept]], None]) -> Taken:
-        """Bring an ended batch's answers into the store; `hand` gets them, committed. Raises Passing."""
-        failed: dict[str, Kept] = {}
-        unknown, done = 0, 0
-        lines = self.desk.lines(seen)
-        while group := list(islice(lines, GROUP)):
-            replies = _replies(group, batch.kind)
-            known = self.ledger.lines(batch.uid, (key for key in replies if _is_key(key)))
-            unknown += sum(key not in known for key in replies)
-            records = []
-            for key, line in known.items():
-                if (kept := replies[key].kept).failure is None or kept.failure in KEPT_FAILURES:
-                    records.append(_record(batch, line, replies[key]))
-                elif kept.failure not in TRANSIENT:
-                    failed[key] = kept
-            if records:
-                done += len(records)
-                hand(self.store.put(records))
-        self.ledger.end(batch.uid, status=seen.status, done=done, unknown=unknown, said=seen.said)
-        return Taken(failed, seen.status, seen.said)
+        first, most = (min(s, self.desk.look_s) for s in (told.poll_s, told.poll_max_s))
+        return Watch(first, most, self.settings.patience_s, deadline, batch.made_at + first)
 
     def _refuse_elsewhere(self, uids: set[str]) -> None:
         """A question that is out at another desk is paid for there. Raises ConfigError."""
@@ -143,21 +108,32 @@ class Office:
                     cure="set llm.base_url to it, or give it up: `headrace batches --cancel ID`",
                 )
 
-    def _files(self, jobs: Iterable[Job], unfit: list[Job]) -> Iterator[list[tuple[Job, bytes]]]:
-        """Files of one model and one kind each; jobs that no file can hold go to `unfit`."""
+    def _files(self, jobs: Iterable[Job], unfit: dict[str, str]) -> Iterator[list[tuple[Job, bytes]]]:
+        """Files of one model and one kind each; what no file can hold goes to `unfit`."""
         limit = self.settings.batch.max_mb * 1e6
         groups: dict[tuple[str, str], list[Job]] = {}
         for job in jobs:
             groups.setdefault((job.model, job.request.kind), []).append(job)
-        for (_, kind), group in groups.items():
-            if kind not in self.desk.kinds:
-                unfit += group
-                continue
-            lined = ((j, line_of(j.key, kind, self._body(j))) for j in group)
-            yield from packed(_fitting(lined, limit, unfit), self.desk.max_requests, limit)
+        for group in groups.values():
+            yield from packed(self._lines(group, limit, unfit), self.desk.max_requests, limit)
 
-    def _body(self, job: Job) -> bytes:
-        return request_body(job.canonical, job.model, self.desk.unsaid)
+    def _lines(self, jobs: Iterable[Job], limit: float, unfit: dict[str, str]) -> Iterator[tuple[Job, bytes]]:
+        for job in jobs:
+            kind = job.request.kind
+            if kind not in self.desk.kinds:
+                unfit[job.key] = f"{self.desk.address} takes no {kind} in a batch"
+                continue
+            try:
+                media = read_media(job.request) if has_media(job.request) else None
+            except MediaFault as fault:
+                unfit[job.key] = str(fault)
+                continue
+            body = request_body(job.canonical, job.model, self.desk.unsaid, media)
+            line = line_of(job.key, kind, body)
+            if len(line) > limit:
+                unfit[job.key] = f"its line has {len(line)} bytes, a file may have {limit:.0f}"
+            else:
+                yield job, line
 
     def _plan(self, jobs: Sequence[Job]) -> Batch:
         first = jobs[0]
@@ -169,8 +145,7 @@ class Office:
             requests=len(jobs),
             made_at=time.time(),
         )
-        lines = [Line(j.key, j.identity, j.canonical, j.request.row, j.request.purpose) for j in jobs]
-        self.ledger.plan(batch, lines)
+        self.ledger.plan(batch, [_line(job) for job in jobs])
         return batch
 
     def _make(self, batch: Batch, lines: Sequence[bytes]) -> None:
@@ -237,41 +212,6 @@ class Office:
             time.sleep(min(left, 0.1))
 
 
-def _fitting(
-    lined: Iterable[tuple[Job, bytes]], limit: float, unfit: list[Job]
-) -> Iterator[tuple[Job, bytes]]:
-    for job, line in lined:
-        if len(line) > limit:
-            unfit.append(job)
-        else:
-            yield job, line
-
-
-def _replies(group: Iterable[bytes], kind: str) -> dict[str, Reply]:
-    """{custom_id: reply} of the lines that can be read; of a key that comes twice, an answer."""
-    replies: dict[str, Reply] = {}
-    for raw in group:
-        if (read := read_line(raw, kind)) is None:
-            continue
-        key, reply = read
-        if key not in replies or (replies[key].kept.failure is not None and reply.kept.failure is None):
-            replies[key] = reply
-    return replies
-
-
-def _record(batch: Batch, line: Line, reply: Reply) -> Record:
-    return Record(
-        key=line.key,
-        kind=batch.kind,
-        model=batch.model,
-        identity=line.identity,
-        request=line.request,
-        kept=reply.kept,
-        body=reply.body,
-        row=line.row,
-        purpose=line.purpose,
-    )
-
-
-def _is_key(text: str) -> bool:
-    return len(text) == 64 and all(c in "0123456789abcdef" for c in text)
+def _line(job: Job) -> Line:
+    asked = job.request
+    return Line(job.key, job.identity, job.canonical, asked.row, asked.purpose, media_refs(asked))

@@ -21,8 +21,9 @@ from pipelines.llm.backends.batch_file import cut
 from pipelines.llm.backends.batch_watch import Seen
 from pipelines.llm.limits import retry_after
 from pipelines.llm.protocol import PATHS
+from pipelines.llm.secret import Secret
 from pipelines.llm.stops import KEY_VARIABLES, out_of_funds
-from pipelines.llm.transport import Secret, safe
+from pipelines.llm.transport import safe
 
 if TYPE_CHECKING:
     from pipelines.llm.backends.batch_ledger import Batch
@@ -38,12 +39,13 @@ class OpenAIDesk:
 
     kinds = frozenset(PATHS)
     unsaid: Mapping[str, Any] = {}
+    look_s = float("inf")
 
     def __init__(self, base_url: str, settings: Settings) -> None:
         base = base_url.rstrip("/").removesuffix("/v1")
         self.address = safe(base)
         self.max_requests = settings.batch.max_requests
-        self._secret = Secret.from_environment()
+        self._secret = Secret.from_environment().beside(base)
         self._client = openai.OpenAI(
             api_key=self._secret.value or "none",
             base_url=f"{base}/v1",
@@ -96,6 +98,9 @@ class OpenAIDesk:
 
     def cancel(self, batch: Batch) -> None:
         self._cancel(batch.id)
+
+    def taken(self, batch: Batch) -> None:
+        """Its files stay with the seller for as long as he keeps them."""
 
     def discard(self, batch: Batch) -> None:
         with self._errors("deletes no file"):

@@ -9,18 +9,18 @@ from dataclasses import dataclass
 
 from pipelines.errors import ConfigError, nearest
 
-RESTS = ("openai", "fail")
+RESTS = ("single", "fail")
 
 
 @dataclass(frozen=True)
 class BatchSettings:
     """Limits of one file, the watch, and who asks what a batch left over.
 
-    rest: `openai` asks it of the endpoint at `llm.base_url`, one by one; `fail` ends those rows as
-    failed for a passing cause, so that the next run puts them into a new batch.
+    rest: `single` asks it one by one, of the endpoint itself or of a vLLM server; `fail` ends those
+    rows as failed for a passing cause, so that the next run puts them into a new batch.
     """
 
-    rest: str = "openai"
+    rest: str = "single"
     deadline_s: float = 0.0  # after it a batch is cancelled and the rest goes on; 0: the seller's own
     poll_s: float = 5.0  # to the first look at a batch; grows by half with each further look
     poll_max_s: float = 120.0

@@ -1,0 +1,107 @@
+"""Looks at a batch, and brings the answers of an ended one into the store, row by row.
+
+Law: an answer is committed before it is handed on, and all of them before their batch is recorded
+as taken; taking a batch twice changes nothing. A line for a key that the batch never asked is
+counted and kept nowhere.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from pipelines.llm.answer import TRANSIENT
+from pipelines.llm.backends.batch_desk import Passing
+from pipelines.llm.backends.batch_file import read_line
+from pipelines.llm.backends.batch_ledger import Batch, Line
+from pipelines.llm.backends.batch_watch import Act, Seen, Watch
+from pipelines.llm.store import KEPT_FAILURES, Kept, Record
+
+if TYPE_CHECKING:
+    from pipelines.llm.backends.batch_office import Office
+    from pipelines.llm.protocol import Reply
+
+GROUP = 500  # answers in one commit
+Hand = Callable[[Mapping[str, Kept]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """The end of a batch. `failed`: final replies that are no answers; what it left is in neither."""
+
+    seen: Seen
+    answers: int
+    failed: Mapping[str, Kept]
+
+
+def attend(office: Office, batch: Batch, watch: Watch, hand: Hand) -> Taken | None:
+    """Look at a batch and do what is due; its end, when it came. Raises Passing when patience is over."""
+    try:
+        seen = office.desk.look(batch)
+        office.ledger.note(batch.uid, status=seen.status, done=seen.done, failed=seen.failed, said=seen.said)
+        act = watch.seen(seen.status, time.time())
+        if act is Act.CANCEL:
+            office.desk.cancel(batch)
+        return take(office, batch, seen, hand) if act is Act.MERGE else None
+    except Passing:
+        if watch.unseen(time.time()) is Act.GIVE_UP:
+            raise
+        return None
+
+
+def take(office: Office, batch: Batch, seen: Seen, hand: Hand) -> Taken:
+    """Bring an ended batch's answers into the store; `hand` gets them, committed. Raises Passing."""
+    failed: dict[str, Kept] = {}
+    unknown = answers = 0
+    lines = office.desk.lines(seen)
+    while group := list(islice(lines, GROUP)):
+        replies = _replies(group, batch.kind)
+        known = office.ledger.lines(batch.uid, (key for key in replies if _is_key(key)))
+        unknown += sum(key not in known for key in replies)
+        records = []
+        for key, line in known.items():
+            failure = replies[key].kept.failure
+            if failure is None or failure in KEPT_FAILURES:
+                records.append(_record(batch, line, replies[key]))
+            elif failure not in TRANSIENT:
+                failed[key] = replies[key].kept
+        if records:
+            answers += len(records)
+            hand(office.store.put(records))
+    office.ledger.end(batch.uid, status=seen.status, done=answers, unknown=unknown, said=seen.said)
+    office.desk.taken(batch)
+    return Taken(seen, answers, failed)
+
+
+def _replies(group: Iterable[bytes], kind: str) -> dict[str, Reply]:
+    """{custom_id: reply} of the lines that can be read; of a key that comes twice, an answer."""
+    replies: dict[str, Reply] = {}
+    for raw in group:
+        if (read := read_line(raw, kind)) is None:
+            continue
+        key, reply = read
+        if key not in replies or (replies[key].kept.failure is not None and reply.kept.failure is None):
+            replies[key] = reply
+    return replies
+
+
+def _record(batch: Batch, line: Line, reply: Reply) -> Record:
+    return Record(
+        key=line.key,
+        kind=batch.kind,
+        model=batch.model,
+        identity=line.identity,
+        request=line.request,
+        kept=reply.kept,
+        body=reply.body,
+        row=line.row,
+        purpose=line.purpose,
+        media=line.media,
+    )
+
+
+def _is_key(text: str) -> bool:
+    return len(text) == 64 and all(c in "0123456789abcdef" for c in text)
