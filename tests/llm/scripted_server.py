@@ -226,7 +226,9 @@ def _events(good: dict[str, Any]) -> list[dict[str, Any]]:
             said = (" " if place else "") + word
             piece = {"delta": {"content": said}} if chat else {"text": said}
             events.append(head | {"choices": [{"index": index, "finish_reason": None} | piece]})
-        end = {"delta": {}} if chat else {"text": ""}
+        end: dict[str, Any] = {"delta": {}} if chat else {"text": ""}
+        if chat and choice["message"]["refusal"]:
+            end = {"delta": {"refusal": choice["message"]["refusal"]}}
         events.append(head | {"choices": [{"index": index, "finish_reason": choice["finish_reason"]} | end]})
     return [*events, head | {"choices": [], "usage": good["usage"]}]
 
