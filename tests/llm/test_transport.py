@@ -206,8 +206,10 @@ def test_leaving_early_keeps_what_was_answered_and_asks_no_more(serve, tmp_path:
         answers.close()
         sent = len(server.requests())
         assert client.store.answers([first.id])[first.id].text == first.text
-        assert len([a for a in client.answers([question(500)]) if a.ok]) == 1  # the client lives on
-        assert len(server.requests()) == sent + 1 and sent < 20
+        (last,) = client.answers([question(500)])  # the client lives on
+        assert last.ok and server.asked()[last.id] == 1
+        # What was in flight as it was left may reach the server's log later.
+        assert len(server.requests()) <= sent + 1 + 2 and sent < 20
 
 
 def test_two_calls_of_one_client_may_be_interleaved(serve, tmp_path: Path) -> None:
