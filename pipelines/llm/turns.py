@@ -56,7 +56,7 @@ class Turns(Generic[L, T]):
 
 
 class Places:
-    """A number of places in one event loop, taken in fair turns. `taken` never exceeds `limit`."""
+    """A number of places in one event loop, taken in fair turns. `take` never exceeds `limit`."""
 
     def __init__(self, limit: int) -> None:
         self.limit, self.taken = limit, 0
@@ -87,6 +87,10 @@ class Places:
             if not place.done():
                 place.set_result(None)
                 self.taken += 1
+
+    def add(self, more: int) -> None:
+        """Places taken beyond the limit, by answers that came in one call: less is let in until they go."""
+        self.taken += more
 
     def fail(self, why: BaseException) -> None:
         """Give no more: whoever waits, or comes later, gets `why`."""

@@ -1,0 +1,151 @@
+"""Samples of one question in one call, where a seller charges the prompt each time and honours no seed.
+
+Law: each sample has its own key, answer, body and share of the usage, and the shares add up to what
+the seller counted: the prompt's evenly, the answers' by their length. `n` is part of no key, and no
+seed is sent, for it could be but one sample's. Choices that a server did not give are asked for again.
+
+Samples ride together that are asked in the same instant, as adjacent samples of a prompt are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from itertools import accumulate
+from typing import Any
+
+import orjson
+
+from pipelines.llm.job import Asked, Job
+from pipelines.llm.protocol import Reply, read_reply
+
+Ask = Callable[[Sequence[Job]], Awaitable[Sequence[Asked]]]
+
+
+_Member = tuple[Job, asyncio.Future[Asked | None]]
+
+
+class Together:
+    """Gathers jobs that differ in sample and seed alone, at most `most` in a call, and asks by `ask`.
+
+    `ask` may answer fewer than it was given, the first ones, but at least one. Each answer holds a place;
+    `leave` gives back that of one whose asker is gone.
+    """
+
+    def __init__(self, ask: Ask, leave: Callable[[], None], most: int) -> None:
+        self._ask, self._leave, self._most = ask, leave, most
+        self._open: dict[str, list[_Member]] = {}
+
+    async def ask(self, job: Job) -> Asked:
+        """The end of asking `job`, alone or with others. Raises what `ask` raises."""
+        question = same_question(job)
+        while True:
+            mine: asyncio.Future[Asked | None] = asyncio.get_running_loop().create_future()
+            group = self._open.get(question)
+            if group is None:
+                group = self._open[question] = [(job, mine)]
+                await asyncio.sleep(0)  # whoever was started with this one joins
+                if self._open.get(question) is group:
+                    del self._open[question]
+                await self._call(group)
+            else:
+                group.append((job, mine))
+                if len(group) >= self._most:
+                    del self._open[question]
+            try:
+                asked = await mine
+            except asyncio.CancelledError:
+                if _answered(mine):  # in the very moment
+                    self._leave()
+                raise
+            if asked is not None:
+                return asked
+
+    async def _call(self, group: list[_Member]) -> None:
+        group.sort(key=lambda member: member[0].request.sample)
+        riding = [(job, future) for job, future in group if not future.done()]
+        try:
+            ends: Sequence[Asked | None] = await self._ask([job for job, _ in riding])
+        except asyncio.CancelledError:
+            self._settle(riding, [None] * len(riding))  # the others are not cancelled: they ask again
+            raise
+        except BaseException as error:
+            for _, future in riding:
+                if not future.done():
+                    future.set_exception(error)
+            return
+        self._settle(riding, [*ends, *[None] * (len(riding) - len(ends))])
+
+    def _settle(self, riding: Sequence[_Member], ends: Sequence[Asked | None]) -> None:
+        for (_, future), end in zip(riding, ends, strict=True):
+            if not future.done():
+                future.set_result(end)
+            elif end is not None:
+                self._leave()
+
+
+def _answered(future: asyncio.Future[Asked | None]) -> bool:
+    return future.done() and not future.cancelled() and not future.exception() and future.result() is not None
+
+
+def same_question(job: Job) -> str:
+    """What samples of one question have in common, with the model that is asked."""
+    asked = orjson.loads(job.canonical)
+    del asked["sample"], asked["seed"]
+    return job.model + orjson.dumps(asked, option=orjson.OPT_SORT_KEYS).decode()
+
+
+def split(reply: Reply, kind: str, count: int) -> list[Reply]:
+    """One reply a sample, in the order of the choices, at most `count`; a failure of all is each one's."""
+    try:
+        body = orjson.loads(reply.body)
+        choices = sorted(body["choices"], key=lambda choice: choice["index"])[:count]
+    except (ValueError, KeyError, TypeError):
+        choices = []
+    if reply.kept.failure is not None and len(choices) < 2:
+        return [reply] * count if not choices else [reply]
+    usages = _shares(body.get("usage"), [_length(choice) for choice in choices])
+    replies = []
+    for choice, usage in zip(choices, usages, strict=True):
+        own = body | {"choices": [choice | {"index": 0}]} | ({"usage": usage} if usage else {})
+        told = read_reply(200, orjson.dumps(own), kind)
+        replies.append(replace(reply, kept=told.kept, body=told.body))
+    return replies
+
+
+def _length(choice: Any) -> int:
+    said = choice.get("text") or (choice.get("message") or {}).get("content") or ""
+    return len(said) if isinstance(said, str) else 0
+
+
+def _shares(usage: Any, lengths: Sequence[int]) -> list[dict[str, Any] | None]:
+    """The usage of each choice; every number of it adds up to the whole's."""
+    if not isinstance(usage, dict):
+        return [None] * len(lengths)
+    even = [1] * len(lengths)
+    by_length = [length + 1 for length in lengths]  # an empty answer has its end at least
+    return [_share(usage, i, even, by_length) for i in range(len(lengths))]
+
+
+def _share(usage: dict[str, Any], i: int, even: Sequence[int], by_length: Sequence[int]) -> dict[str, Any]:
+    own: dict[str, Any] = {}
+    for name, value in usage.items():
+        weights = by_length if name.startswith("completion") else even
+        if isinstance(value, dict):
+            own[name] = _share(value, i, weights, weights)
+        elif isinstance(value, bool) or not isinstance(value, (int, float)):
+            own[name] = value
+        elif isinstance(value, int):
+            own[name] = _portion(value, i, weights)
+        else:
+            own[name] = value * weights[i] / sum(weights)
+    if "total_tokens" in own:
+        own["total_tokens"] = own.get("prompt_tokens", 0) + own.get("completion_tokens", 0)
+    return own
+
+
+def _portion(value: int, i: int, weights: Sequence[int]) -> int:
+    """The i-th of whole numbers in proportion to `weights` that add up to `value`."""
+    bounds = [0, *(value * total // sum(weights) for total in accumulate(weights))]
+    return bounds[i + 1] - bounds[i]
