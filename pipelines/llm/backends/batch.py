@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
@@ -56,6 +57,8 @@ class BatchCarrier:
         self._broken: BaseException | None = None
         self._asks: dict[str, set[str]] = {}  # uid of a batch -> keys that someone here waits for
         self._watches: dict[str, Watch] = {}
+        self._later: list[Job] = []  # for `rest`, when no batch is at work
+        self._alone = False
         self._thread = threading.Thread(target=self._run, name="headrace-batches", daemon=True)
         self._thread.start()
 
@@ -90,6 +93,7 @@ class BatchCarrier:
                     self._waiting[key] = others
                 else:
                     del self._waiting[key]
+            self._later = [job for job in self._later if job.done is not done]
         if self._rest is not None:
             self._rest.recall(done)
 
@@ -113,6 +117,7 @@ class BatchCarrier:
         try:
             ledger = Ledger(ledger_path(self._store.path))
             desk = self._desk()
+            self._alone = desk.alone
             try:
                 self._work(Office(desk, ledger, self._store, self._settings, lambda: self._closing))
             finally:
@@ -128,6 +133,7 @@ class BatchCarrier:
             if jobs:
                 self._hand_in(office, jobs)
             self._look_round(office)
+            self._go_on()
 
     def _next(self) -> list[Job] | None:
         """Jobs to hand in; none when it is time to look at a batch; None when all is over."""
@@ -218,7 +224,14 @@ class BatchCarrier:
             self._deliver(left)
             return
         with self._changed:
-            jobs = [job for key in left for job in self._waiting.pop(key, [])]
+            self._later += [job for key in left for job in self._waiting.pop(key, [])]
+
+    def _go_on(self) -> None:
+        """Send to `rest` what it shall ask."""
+        with self._changed:
+            if not self._later or self._rest is None or (self._alone and self._asks):
+                return
+            jobs, self._later = self._later, []
         for done in {id(job.done): job.done for job in jobs}.values():
             self._rest.send([job for job in jobs if job.done is done])
         self._rest.flush()
@@ -230,9 +243,11 @@ class BatchCarrier:
 
     def _fail(self, error: BaseException) -> None:
         """Tell everyone who waits. Held under the lock."""
-        for done in {id(job.done): job.done for jobs in self._waiting.values() for job in jobs}.values():
+        jobs = [job for jobs in self._waiting.values() for job in jobs] + self._later
+        for done in {id(job.done): job.done for job in jobs}.values():
             done.put(error)
         self._waiting.clear()
+        self._later.clear()
         self._held.clear()
 
 
@@ -243,14 +258,24 @@ def _left(batch: Batch, seen: Seen) -> Kept:
 
 
 def open_carrier(settings: Settings, backend: Backend, store: Store, spent: Spent) -> BatchCarrier:
-    """The carrier of the backend `batch`, over the endpoint at `llm.base_url`."""
+    """The carrier of the backends `batch` and `vllm-batch`."""
     from pipelines.llm.courier import Courier
 
     rest = Courier(backend, settings, store, spent) if settings.batch.rest == "single" else None
-    return BatchCarrier(settings, store, spent, lambda: _openai_desk(settings), rest)
+    if settings.backend == "vllm-batch":
+        return BatchCarrier(settings, store, spent, lambda: local_desk(settings, store.path), rest)
+    return BatchCarrier(settings, store, spent, lambda: openai_desk(settings), rest)
 
 
-def _openai_desk(settings: Settings) -> Desk:
+def openai_desk(settings: Settings) -> Desk:
+    """The Batch API at `llm.base_url`."""
     from pipelines.llm.backends.batch_openai import OpenAIDesk
 
     return OpenAIDesk(settings.base_url, settings)
+
+
+def local_desk(settings: Settings, store: Path) -> Desk:
+    """`vllm run-batch`, with its files beside the store."""
+    from pipelines.llm.backends.batch_vllm import LocalDesk
+
+    return LocalDesk(settings, store.with_name(f"{store.stem}.batches"))

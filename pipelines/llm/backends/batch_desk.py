@@ -31,6 +31,7 @@ class Desk(Protocol):
     unsaid: Mapping[str, Any]
     max_requests: int
     look_s: float  # it may be looked at so often, at the least
+    alone: bool  # its batches and single questions would contend for one machine
 
     def find(self, batch: Batch) -> Seen | None:
         """The batch that was made under `batch.uid`, whoever saw it made; None when there is none."""

@@ -40,6 +40,7 @@ class OpenAIDesk:
     kinds = frozenset(PATHS)
     unsaid: Mapping[str, Any] = {}
     look_s = float("inf")
+    alone = False
 
     def __init__(self, base_url: str, settings: Settings) -> None:
         base = base_url.rstrip("/").removesuffix("/v1")
