@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 WINDOW = 256  # requests between the caller's iterator and its answers, if concurrency needs no more
 PIECE = 4096  # requests looked up at once, however large the window
-BATCHED = ("batch",)
+BATCHED = ("batch", "vllm-batch")
 
 
 @dataclass
@@ -266,7 +266,7 @@ def _backend(settings: Settings) -> Backend:
         return OpenAI(settings.base_url)
     if settings.backend == "replay":
         return Replay()
-    if settings.backend == "vllm":
+    if settings.backend in ("vllm", "vllm-batch"):
         from pipelines.llm.backends.vllm import Vllm
 
         return Vllm(settings)
