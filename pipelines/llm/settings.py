@@ -12,14 +12,14 @@ from pipelines.errors import ConfigError, nearest
 from pipelines.llm.backends.batch_settings import BatchSettings
 from pipelines.llm.backends.vllm_settings import VLLM
 
-BACKENDS = ("batch", "embedded", "openai", "replay", "vllm")
+BACKENDS = ("batch", "embedded", "openai", "replay", "vllm", "vllm-batch")
 
 
 @dataclass(frozen=True)
 class Settings:
     """Where the answers come from. The first block changes answers, the rest does not.
 
-    backend: embedded | openai | vllm | batch | replay. The environment wins over params:
+    backend: embedded | openai | vllm | batch | vllm-batch | replay. The environment wins over params:
     HEADRACE_LLM_BACKEND, HEADRACE_LLM_BASE_URL, HEADRACE_LLM_MODEL; the key of an
     endpoint only ever comes from HEADRACE_LLM_API_KEY (else OPENAI_API_KEY).
     """
