@@ -16,59 +16,35 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pipelines.errors import ConfigError
-from pipelines.llm.answer import Failure, Usage
+from pipelines.llm.answer import Failure
+from pipelines.llm.caps import Cap, Caps
 from pipelines.llm.prices import NANO, Amount, Price, charge, most, price_of
 from pipelines.llm.spending import NOTHING, Limit, Place, Spending, Verdict, Word
 
 if TYPE_CHECKING:
-    from pipelines.llm.job import Job
+    from pipelines.llm.job import Asked, Job
     from pipelines.llm.store import Kept
 
 RUN_VARIABLE = "HEADRACE_RUN_ID"
-UNKNOWN_BILL = frozenset({Failure.TIMEOUT, Failure.NETWORK, Failure.BROKEN_BODY})
+LOST = frozenset({Failure.TIMEOUT, Failure.NETWORK, Failure.BROKEN_BODY})  # billed, if they left
+UNBILLED = frozenset(
+    {Failure.BAD_REQUEST, Failure.OVERLOADED, Failure.SERVER, Failure.HTML, Failure.OVER_BUDGET}
+)
 FLUSH = 256  # settled questions between two writes, if nothing else writes
 _THIS_PROCESS = uuid.uuid4().hex
 
 
-@dataclass(frozen=True)
-class Cap:
-    """The most that may be spent; None for no cap. Tokens are those of prompts and completions."""
-
-    usd: float | None = None
-    tokens: int | None = None
-
-
-@dataclass(frozen=True)
-class Caps:
-    """Of one stage in one run, of all stages of a run, of a month (UTC) over one store."""
-
-    stage: Cap = Cap()
-    run: Cap = Cap()
-    month: Cap = Cap()
-
-    @property
-    def named(self) -> dict[str, Cap]:
-        return {"stage": self.stage, "run": self.run, "month": self.month}
-
-    @property
-    def money(self) -> bool:
-        """Whether any of them is in USD."""
-        return any(c.usd is not None for c in self.named.values())
-
-    def __bool__(self) -> bool:
-        return any(c != Cap() for c in self.named.values())
-
-
 @dataclass(slots=True)
 class _Hold:
-    """What is held for one question; `sent` says that there may be a bill for it."""
+    """A question under way. `held`: in the ledger; `sent`: there may be a bill that is not known."""
 
+    job: Job
     places: Sequence[Place]
     amount: Amount
+    held: bool = True
     sent: bool = False
 
 
@@ -110,9 +86,13 @@ class Budget:
 
         Raises ConfigError, before any of them leaves, when a cap is in USD and a model has no price.
         """
-        if not self.caps:
-            return list(jobs), []
         with self._lock:
+            if not self.counts:
+                return list(jobs), []
+            if not self.caps:
+                places = self._places()
+                self._holds |= {_name(j): _Hold(j, places, self._most(j), held=False) for j in jobs}
+                return list(jobs), []
             for job in jobs:
                 self._refuse_unpriced(job.model)
             self._waiting += jobs
@@ -129,7 +109,7 @@ class Budget:
             within, over = [], []
             for job, wish, verdict in zip(jobs, wishes, self._ask(places, wishes), strict=True):
                 if verdict.word is Word.WITHIN:
-                    self._holds[_name(job)] = _Hold(places, wish)
+                    self._holds[_name(job)] = _Hold(job, places, wish)
                     within.append(job)
                 elif verdict.word is Word.OVER:
                     over.append((job, verdict.cap))
@@ -142,53 +122,67 @@ class Budget:
         if (hold := self._holds.get(_name(job))) is not None:
             hold.sent = True
 
-    def retry(self, job: Job, failure: Failure | None) -> bool:
-        """Whether an attempt that ended so may be followed by another: a lost bill is paid in full first."""
-        with self._lock:
-            hold = self._holds.get(_name(job))
-            if hold is None:
-                return True
+    def ended(self, job: Job, kept: Kept, *, left: bool) -> None:
+        """How the attempt ended; `left`: it reached a connection, so it may be billed."""
+        hold = self._holds.get(_name(job))
+        if hold is not None and (not left or kept.failure in UNBILLED):
             hold.sent = False
-            if failure not in UNKNOWN_BILL:
-                return True
-            self._settled.append((hold.places, hold.amount, hold.amount))
+
+    def lost(self, job: Job) -> bool:
+        """Whether there may be a bill for an attempt of which nothing came."""
+        hold = self._holds.get(_name(job))
+        return hold is not None and hold.sent
+
+    def retry(self, job: Job) -> str:
+        """Pay the lost attempt of `job` in full, and hold for the next; the cap in its way, or ""."""
+        with self._lock:
+            hold = self._holds.pop(_name(job))
+            self._settled.append((hold.places, hold.amount if hold.held else NOTHING, hold.amount))
+            if not self.caps:
+                self._holds[_name(job)] = _Hold(job, hold.places, hold.amount, held=False)
+                return ""
             self.flush()
             places = self._places()
-            if self._ask(places, [hold.amount])[0].word is Word.WITHIN:
-                self._holds[_name(job)] = _Hold(places, hold.amount)
-                return True
-            del self._holds[_name(job)]
-            return False
+            verdict = self._ask(places, [hold.amount])[0]
+            if verdict.word is Word.WITHIN:
+                self._holds[_name(job)] = _Hold(job, places, hold.amount)
+            return verdict.cap
 
-    def settle(self, job: Job, kept: Kept, *, unsent: bool = False) -> Usage:
-        """Charge the final answer to `job`; its usage with the money in it. `unsent`: it never left."""
-        usage = kept.usage
-        told = bool(usage.prompt_tokens or usage.completion_tokens or usage.billed)
-        cost = charge(self._price(job.model), usage)
-        usage = replace(usage, cost_usd=cost.nano / NANO)
+    def priced(self, model: str, asked: Asked) -> Asked:
+        """The end of asking with what it costs in its usage, as the store keeps it."""
+        kept = asked.reply.kept
+        usage = replace(kept.usage, cost_usd=charge(self._price(model), kept.usage).nano / NANO)
+        return replace(asked, reply=replace(asked.reply, kept=replace(kept, usage=usage)))
+
+    def settle(self, key: str, done: object, kept: Kept) -> None:
+        """Charge the end of the question `key` that reports to `done`; its usage may be `priced`."""
         with self._lock:
-            hold = self._holds.pop(_name(job), None)
-            if not told and not unsent and (kept.failure is None or kept.failure in UNKNOWN_BILL):
-                cost = self._most(job)
-            if self.counts and (hold is not None or cost):
-                places = self._places() if hold is None else hold.places
-                self._settled.append((places, NOTHING if hold is None else hold.amount, cost))
-                if len(self._settled) >= FLUSH:
-                    self.flush()
-        return usage
+            hold = self._holds.pop((key, id(done)), None)
+            if hold is None:
+                return
+            usage = kept.usage
+            if usage.prompt_tokens or usage.completion_tokens or usage.cost_usd:
+                cost = charge(self._price(hold.job.model), usage)
+                cost = replace(cost, nano=round(usage.cost_usd * NANO) or cost.nano)
+            else:
+                free = kept.failure in UNBILLED or (kept.failure in LOST and not hold.sent)
+                cost = NOTHING if free else hold.amount
+            self._note(hold, cost)
 
-    def release(self, job: Job) -> None:
-        """Give up on `job`: free if it never left, else charged in full."""
-        with self._lock:
-            self._waiting = [w for w in self._waiting if _name(w) != _name(job)]
-            if (hold := self._holds.pop(_name(job), None)) is not None:
-                cost = hold.amount if hold.sent else NOTHING
-                self._settled.append((hold.places, hold.amount, cost))
+    def _note(self, hold: _Hold, cost: Amount) -> None:
+        held = hold.amount if hold.held else NOTHING
+        if held or cost:
+            self._settled.append((hold.places, held, cost))
+        if len(self._settled) >= FLUSH:
+            self.flush()
 
-    def recall(self, done: SimpleQueue[Any]) -> None:
-        """Forget the waiting jobs that report to `done`."""
+    def recall(self, done: object) -> None:
+        """Give up on the questions that report to `done`: free if they never left, else paid in full."""
         with self._lock:
             self._waiting = [w for w in self._waiting if w.done is not done]
+            for name in [n for n in self._holds if n[1] == id(done)]:
+                hold = self._holds.pop(name)
+                self._note(hold, hold.amount if hold.sent else NOTHING)
 
     def flush(self) -> None:
         """Write what was settled to the ledger."""
@@ -200,9 +194,9 @@ class Budget:
     def close(self) -> None:
         """Give back what never left; what may have been billed is spent."""
         with self._lock:
-            for name in list(self._holds):
-                hold = self._holds.pop(name)
-                self._settled.append((hold.places, hold.amount, hold.amount if hold.sent else NOTHING))
+            for hold in self._holds.values():
+                self._note(hold, hold.amount if hold.sent else NOTHING)
+            self._holds.clear()
             self._waiting.clear()
             if self._settled or self._ledger is not None:
                 self.flush()
@@ -247,3 +241,10 @@ def _name(job: Job) -> tuple[str, int]:
 def ledger_path(store: Path) -> Path:
     """The ledger of spending beside a response store."""
     return store.with_name(f"{store.stem}.spending.sqlite")
+
+
+def over_budget(cap: str) -> Kept:
+    """The end of a question that no cap leaves room for."""
+    from pipelines.llm.store import Kept
+
+    return Kept("", failure=Failure.OVER_BUDGET, detail=f"{cap} is reached")

@@ -11,10 +11,11 @@ no HTTP library imported, while the store answers.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -32,13 +33,15 @@ if TYPE_CHECKING:
     import numpy as np
 
     from pipelines.llm.backends.batch import BatchCarrier
+    from pipelines.llm.budget import Budget
     from pipelines.llm.courier import Courier
     from pipelines.llm.endpoint import Backend
-    from pipelines.llm.job import Handed
+    from pipelines.llm.job import End, Handed, Job
 
 WINDOW = 256  # requests between the caller's iterator and its answers, if concurrency needs no more
 PIECE = 4096  # requests looked up at once, however large the window
 BATCHED = ("batch", "vllm-batch")
+MONEY_S = 0.25  # between two looks at what others spend, while a question waits for money
 
 
 @dataclass
@@ -84,12 +87,13 @@ class Pulse:
 class Client:
     """Answers requests from the store, else from the backend. Use as a context manager."""
 
-    def __init__(self, settings: Settings, path: Path, lent: Path | None = None) -> None:
+    def __init__(self, settings: Settings, path: Path, lent: Path | None = None, stage: str = "") -> None:
         self.settings = effective(settings)
         self.spent = Spent()
         self._declared = settings.model
         self._backend = _backend(self.settings)
         self._courier: Courier | BatchCarrier | None = None
+        self._budget = _budget(self.settings, path, stage, ours=self._backend.ours)
         self.embedded: set[str] | None = None  # keys of the vectors used, once there was a text to embed
         self.store = Store(path, lent=lent)  # last: a wrong setting makes no file
 
@@ -109,6 +113,8 @@ class Client:
         if self._courier is not None:
             self._courier.close()
             self._courier = None
+        if self._budget is not None:
+            self._budget.close()
         self.store.close()
 
     def answers(self, requests: Iterable[Request]) -> Iterator[Answer]:
@@ -131,15 +137,18 @@ class Client:
                     if not more and self._courier is not None:
                         self._courier.flush()
                 elif waiting:
-                    handed = done.get()
+                    handed = self._next(done)
                     if isinstance(handed, BaseException):
                         raise handed
-                    for key, kept in handed if isinstance(handed, list) else (handed,):
+                    for key, kept in _ends(handed):
+                        if self._budget is not None:
+                            self._budget.settle(key, done, kept)
                         for request in waiting.pop(key):
                             yield _answer(request, key, kept, stored=False)
         finally:
             if self._courier is not None:
                 self._courier.recall(done)
+            self._leave(done)
 
     def pulse(self) -> Pulse:
         """The figures of now, for progress."""
@@ -185,7 +194,7 @@ class Client:
         if self._courier is None:
             from pipelines.llm.courier import Courier
 
-            self._courier = Courier(self._backend, self.settings, self.store, self.spent)
+            self._courier = Courier(self._backend, self.settings, self.store, self.spent, self._budget)
         return self._courier
 
     def _take(
@@ -250,15 +259,57 @@ class Client:
             if self._backend.llama and job.request.kind == "chat" and registered(job.model).style == "base":
                 cure = "ask it by completion, or choose a chat model"
                 raise ConfigError(f"{job.model} is a base model and cannot chat", cure=cure)
-        self.courier().send(jobs)
+        if self._budget is None:
+            self.courier().send(jobs)
+        else:
+            self._let(*self._budget.reserve(jobs))
+
+    def _let(self, within: list[Job], over: list[tuple[Job, str]]) -> None:
+        """Send what the budget lets go, and end what is over it."""
+        from pipelines.llm.budget import over_budget
+
+        for job, cap in over:
+            job.done.put((job.key, over_budget(cap)))
+        if self._budget is not None and self.settings.backend in BATCHED:
+            for job in within:  # a batch goes on without us, and is billed
+                self._budget.sent(job)
+        for _, jobs in groupby(within, key=lambda job: id(job.done)):
+            self.courier().send(list(jobs))
+
+    def _leave(self, done: SimpleQueue[Handed]) -> None:
+        """Settle what came and nobody read; the budget gives up on the rest."""
+        if self._budget is None:
+            return
+        with suppress(Empty):
+            while True:
+                for key, kept in _ends(done.get_nowait()):
+                    self._budget.settle(key, done, kept)
+        self._budget.recall(done)
+
+    def _next(self, done: SimpleQueue[Handed]) -> Handed:
+        """What comes next; what waits for money is tried again with all that comes, and now and then."""
+        while self._budget is not None and self._budget.waiting:
+            self._let(*self._budget.again())
+            with suppress(Empty):
+                return done.get(timeout=MONEY_S)
+        return done.get()
 
 
-def open_client(settings: Settings, store: Path, lent: Path | None = None) -> Client:
+def open_client(settings: Settings, store: Path, lent: Path | None = None, stage: str = "") -> Client:
     """A client over the response store at `store`, which takes what it lacks from the export `lent`.
 
-    Raises ConfigError, EnvironmentFault.
+    `stage` is whose caps hold. Raises ConfigError, EnvironmentFault.
     """
-    return Client(settings, store, lent)
+    return Client(settings, store, lent, stage)
+
+
+def _budget(settings: Settings, store: Path, stage: str, *, ours: bool) -> Budget | None:
+    """None where nothing is priced or capped."""
+    if not (settings.prices or settings.caps):
+        return None
+    from pipelines.llm.budget import Budget, ledger_path
+
+    return Budget(settings.prices, settings.caps, ledger_path(store), stage, ours)
 
 
 def _backend(settings: Settings) -> Backend:
@@ -272,6 +323,12 @@ def _backend(settings: Settings) -> Backend:
         return Vllm(settings)
     registered(settings.model)
     return Embedded()
+
+
+def _ends(handed: Handed) -> list[End]:
+    if isinstance(handed, BaseException):
+        return []
+    return handed if isinstance(handed, list) else [handed]
 
 
 def _answer(request: Request, key: str, kept: Kept, *, stored: bool) -> Answer:

@@ -25,6 +25,7 @@ from pipelines.llm.request import Media, Request
 from pipelines.llm.store import KEPT_FAILURES, Kept, Record, Store
 
 if TYPE_CHECKING:
+    from pipelines.llm.budget import Budget
     from pipelines.llm.client import Spent
     from pipelines.llm.endpoint import Backend, Endpoint
     from pipelines.llm.job import Asked, Handed, Job
@@ -61,6 +62,7 @@ class Courier:
     settings: Settings
     store: Store
     spent: Spent
+    budget: Budget | None = None
     _errands: dict[int, _Errand] = field(default_factory=dict)
     _answered: list[_Answered] = field(default_factory=list)
     _writing: bool = False
@@ -129,7 +131,7 @@ class Courier:
         if self._endpoint is None:
             from pipelines.llm.endpoint import Endpoint
 
-            self._endpoint = Endpoint(self.backend, self.settings)
+            self._endpoint = Endpoint(self.backend, self.settings, self.budget)
         return self._endpoint
 
     # -- asking -------------------------------------------------------------------------------
@@ -144,6 +146,8 @@ class Courier:
         try:
             endpoint = self._asking()
             asked = await endpoint.ask(job)
+            if self.budget is not None:
+                asked = self.budget.priced(job.model, asked)
             self._answered.append(_Answered(errand, endpoint, job, asked))
             if not self._writing:
                 self._writing = True
@@ -229,7 +233,7 @@ class Courier:
         for answered in group:
             key, reply = answered.job.key, answered.asked.reply
             answered.endpoint.leave()
-            self.spent.count(reply.kept, len(answered.asked.history))
+            self.spent.count(reply.kept, 0 if answered.asked.rode else len(answered.asked.history))
             _, ends = handed.setdefault(id(answered.errand), (answered.errand, []))
             ends.append((key, kept.get(key, reply.kept)))
         for errand, ends in handed.values():

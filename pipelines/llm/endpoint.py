@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -21,22 +21,25 @@ import orjson
 from pipelines.errors import HeadraceError
 from pipelines.llm.admission import End, Ticket
 from pipelines.llm.answer import Failure
+from pipelines.llm.budget import over_budget
 from pipelines.llm.job import Asked, Attempt
 from pipelines.llm.media import MediaFault, has_media, read_media
 from pipelines.llm.patience import Patience
-from pipelines.llm.protocol import Reply, read_vectors, request_body
+from pipelines.llm.protocol import Reply, checked, prompt_of, read_vectors, request_body
 from pipelines.llm.server import SLOTS
 from pipelines.llm.stops import gone
 from pipelines.llm.store import Kept
+from pipelines.llm.together import Together, split
 from pipelines.llm.transport import Transport, safe
 from pipelines.llm.turns import Places
 from pipelines.llm.turnstile import Turnstile, join, part
 
 if TYPE_CHECKING:
+    from pipelines.llm.budget import Budget
     from pipelines.llm.job import Job
-    from pipelines.llm.request import Request
     from pipelines.llm.settings import Settings
 
+_NOTHING = Reply(Kept(""), left=False)  # of a sample whose choice a server did not give
 STEADY = 0.5  # an endpoint that fails less than this share answers others well
 _ENDS = {
     Failure.OVERLOADED: End.OVERLOADED,
@@ -81,20 +84,22 @@ class _Question:
     prompt: str
     lane: str
     body: bytes | None
-    job: Job | None = None
+    jobs: tuple[Job, ...] = ()  # more than one where samples ride together
     vectors: int = 0  # expected of an embeddings reply
 
 
 class Endpoint:
     """Asks one backend. Lives in one event loop."""
 
-    def __init__(self, backend: Backend, settings: Settings) -> None:
-        self._backend, self._settings = backend, settings
+    def __init__(self, backend: Backend, settings: Settings, budget: Budget | None = None) -> None:
+        self._backend, self._settings, self._budget = backend, settings, budget
         self._transport = Transport(backend, settings)
         # More than an embedded server's slots would only wait there, against their time-out.
         cap = min(SLOTS, settings.concurrency) if backend.llama else settings.concurrency
         self._places = Places(max(1, cap))
         self._turnstiles: dict[str, Turnstile] = {}
+        most = 1 if backend.ours else settings.samples_per_call
+        self._together = Together(self._ask_jobs, self.leave, most) if most > 1 else None
         self._stopped: BaseException | None = None
 
     @property
@@ -118,10 +123,22 @@ class Endpoint:
 
     async def ask(self, job: Job) -> Asked:
         """The final reply to `job`; its place is held until `leave`. Raises what stops the run."""
-        request = job.request
-        body = None if has_media(request) else self._body(job, None)
-        question = _Question(request.kind, job.model, job.key, prompt_of(request), request.purpose, body, job)
-        return await self._ask(question)
+        if self._together is not None and job.request.kind != "embedding":
+            return await self._together.ask(job)
+        return (await self._ask_jobs([job]))[0]
+
+    async def _ask_jobs(self, jobs: Sequence[Job]) -> Sequence[Asked]:
+        """The ends of samples of one question, asked in one call; each holds a place."""
+        first, request = jobs[0], jobs[0].request
+        body = None if has_media(request) else self._body(jobs, None)
+        lane, prompt = request.purpose, prompt_of(request)
+        question = _Question(request.kind, first.model, first.key, prompt, lane, body, tuple(jobs))
+        asked = await self._ask(question)
+        if len(jobs) == 1:
+            return [asked]
+        replies = split(asked.reply, request.kind, len(jobs))
+        self._places.add(len(replies) - 1)
+        return [replace(asked, reply=reply, rode=i > 0) for i, reply in enumerate(replies)]
 
     def leave(self) -> None:
         """Give back the place of a final reply."""
@@ -170,6 +187,8 @@ class Endpoint:
                 else:
                     reply, seconds, wait_s = await self._attempt(question, body, patience, again)
                 history.append(Attempt(str(reply.kept.failure or "ok"), seconds, wait_s or 0.0))
+                if wait_s is not None and (cap := await self._pay(question)):
+                    reply, wait_s = Reply(over_budget(cap)), None
                 final = wait_s is None
             finally:
                 if not final:
@@ -184,10 +203,13 @@ class Endpoint:
         """One sending: the reply, its seconds, and those to wait before the next, None when it is final."""
         url, turnstile, ticket = await self._enter(question, again)
         began, reply, end = time.monotonic(), None, End.GONE
+        if self._budget is not None:
+            for job in question.jobs:
+                self._budget.sent(job)
         try:
             reply = await self._transport.attempt(url, question.kind, question.model, body, question.key)
             if question.vectors:
-                reply = _checked(reply, question.vectors)
+                reply = checked(reply, question.vectors)
             end = _end(reply)
         except HeadraceError:
             end = End.GOOD  # it answered
@@ -201,11 +223,25 @@ class Endpoint:
                 tokens = usage.prompt_tokens + usage.completion_tokens
                 turnstile.ended(ticket, end, reply.limits, tokens)
         seconds = time.monotonic() - began
+        if self._budget is not None and question.jobs:
+            shares = split(reply, question.kind, len(question.jobs)) if len(question.jobs) > 1 else [reply]
+            shares += [_NOTHING] * (len(question.jobs) - len(shares))
+            for job, share in zip(question.jobs, shares, strict=True):
+                self._budget.ended(job, share.kept, left=share.left)
         if ticket.probe and end in (End.FAILED, End.OVERLOADED):
             self._stop_if_gone(url, reply)
             return reply, seconds, 0.0  # the fault is the endpoint's: it spends no retry
         steady = turnstile.admission.failing < STEADY
         return reply, seconds, patience.wait_after(reply, random.random(), steady=steady)
+
+    async def _pay(self, question: _Question) -> str:
+        """Before another attempt: pay for one that was lost. The cap that is in the way, or ""."""
+        if self._budget is None:
+            return ""
+        for job in question.jobs:
+            if self._budget.lost(job) and (cap := await asyncio.to_thread(self._budget.retry, job)):
+                return cap
+        return ""
 
     async def _enter(self, question: _Question, again: bool) -> tuple[str, Turnstile, Ticket]:
         """The address for the question, and the ticket to send it there."""
@@ -238,23 +274,13 @@ class Endpoint:
         """The body; with media it is made for each sending, and not held while a retry waits."""
         if question.body is not None:
             return question.body
-        assert question.job is not None
-        media = await asyncio.to_thread(read_media, question.job.request)
-        return self._body(question.job, media)
+        media = await asyncio.to_thread(read_media, question.jobs[0].request)
+        return self._body(question.jobs, media)
 
-    def _body(self, job: Job, media: dict[str, str] | None) -> bytes:
+    def _body(self, jobs: Sequence[Job], media: dict[str, str] | None) -> bytes:
+        job, unsaid = jobs[0], self._backend.unsaid
         stream = self._settings.stream and job.request.kind != "embedding"
-        return request_body(job.canonical, job.model, self._backend.unsaid, media, stream=stream)
-
-
-def prompt_of(request: Request) -> str:
-    """The text that a prefix cache sees; media by their digests."""
-    if request.prompt is not None:
-        return request.prompt
-    return "\n".join(
-        said if isinstance(said, str) else "\n".join(p if isinstance(p, str) else p.sha256 for p in said)
-        for _, said in request.messages
-    )
+        return request_body(job.canonical, job.model, unsaid, media, stream=stream, n=len(jobs))
 
 
 def _end(reply: Reply) -> End:
@@ -262,14 +288,3 @@ def _end(reply: Reply) -> End:
     if reply.throttled:
         return End.REFUSED
     return _ENDS.get(reply.kept.failure, End.GOOD) if reply.kept.failure else End.GOOD
-
-
-def _checked(reply: Reply, count: int) -> Reply:
-    """A reply that lacks a vector is a broken body, to be asked again."""
-    if reply.kept.failure is not None:
-        return reply
-    try:
-        read_vectors(reply.body, count)
-    except ValueError as error:
-        return replace(reply, kept=Kept("", failure=Failure.BROKEN_BODY, detail=str(error)))
-    return reply

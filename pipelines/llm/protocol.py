@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -17,6 +17,7 @@ import orjson
 from pipelines.llm.answer import Failure, Usage
 from pipelines.llm.limits import SILENT, Limits
 from pipelines.llm.media import content_part
+from pipelines.llm.request import Request
 from pipelines.llm.store import Kept
 
 PATHS = {"completion": "/v1/completions", "chat": "/v1/chat/completions", "embedding": "/v1/embeddings"}
@@ -27,7 +28,8 @@ DETAIL_CHARS = 300
 class Reply:
     """One attempt's end. `throttled` is a 429; `retry_after_s` what the server asked to wait.
 
-    `limits` is all that its headers say of limits; `reached`: there was a connection that held.
+    `limits` is all that its headers say of limits; `reached`: there was a connection that held;
+    `left`: the request may have arrived, so it may be billed.
     """
 
     kept: Kept
@@ -36,6 +38,7 @@ class Reply:
     retry_after_s: float | None = None
     limits: Limits = SILENT
     reached: bool = True
+    left: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,7 @@ def request_body(
     else:
         body["prompt"] = asked["prompt"]
     body |= _sampling(asked["sampling"] or {}, asked["kind"], unsaid or {})
-    if asked["seed"] is not None:
+    if asked["seed"] is not None and n == 1:  # else it would be one sample's and act on all
         body["seed"] = asked["seed"]
     if asked.get("tools"):
         body["tools"] = asked["tools"]
@@ -98,6 +101,16 @@ def _sampling(sampling: dict[str, Any], kind: str, unsaid: Mapping[str, Any]) ->
     if "repetition_penalty" in body and "repeat_penalty" in unsaid:  # llama.cpp's name for it
         body["repeat_penalty"] = body.pop("repetition_penalty")
     return body
+
+
+def prompt_of(request: Request) -> str:
+    """The text that a prefix cache sees; media by their digests."""
+    if request.prompt is not None:
+        return request.prompt
+    return "\n".join(
+        said if isinstance(said, str) else "\n".join(p if isinstance(p, str) else p.sha256 for p in said)
+        for _, said in request.messages
+    )
 
 
 def read_reply(
@@ -135,6 +148,17 @@ def read_vectors(raw: bytes, count: int) -> list[list[float]]:
     if len(vectors) != count or not all(vectors):
         raise ValueError(f"{len(vectors)} embeddings for {count} texts")
     return vectors
+
+
+def checked(reply: Reply, count: int) -> Reply:
+    """A reply that lacks a vector is a broken body, to be asked again."""
+    if reply.kept.failure is not None:
+        return reply
+    try:
+        read_vectors(reply.body, count)
+    except ValueError as error:
+        return replace(reply, kept=Kept("", failure=Failure.BROKEN_BODY, detail=str(error)))
+    return reply
 
 
 def read_logprobs(raw: bytes, kind: str, choice: int = 0) -> list[Token]:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from pipelines.errors import ConfigError, nearest
 from pipelines.llm.backends.batch_settings import BatchSettings
 from pipelines.llm.backends.vllm_settings import VLLM
+from pipelines.llm.caps import Caps
+from pipelines.llm.prices import Price
 
 BACKENDS = ("batch", "embedded", "openai", "replay", "vllm", "vllm-batch")
 
@@ -35,8 +37,11 @@ class Settings:
     patience_s: float = 600.0  # of waiting as 429s tell, per request, then OVERLOADED
     outage_s: float = 60.0  # an endpoint that answered nothing for so long stops the run
     stream: bool = False  # the first-byte time-out is then of the first token
+    samples_per_call: int = 1  # more where the seller charges the prompt each time and honours no seed
     batch: BatchSettings = field(default_factory=BatchSettings)
     vllm: VLLM = field(default_factory=VLLM)  # for backend vllm
+    prices: dict[str, Price] = field(default_factory=dict)  # of each model, USD per million tokens
+    caps: Caps = field(default_factory=Caps)  # what a stage, a run, a month may spend
 
 
 def effective(settings: Settings) -> Settings:
@@ -50,7 +55,7 @@ def effective(settings: Settings) -> Settings:
     if settings.backend not in BACKENDS:
         what = f"unknown model backend {settings.backend!r}"
         raise ConfigError(what, where="llm.backend", cure=nearest(settings.backend, BACKENDS))
-    for name in ("concurrency", "connect_timeout_s", "first_byte_timeout_s", "timeout_s"):
+    for name in ("concurrency", "samples_per_call", "connect_timeout_s", "first_byte_timeout_s", "timeout_s"):
         value = getattr(settings, name)
         if value <= 0:
             raise ConfigError(f"must be above 0, is {value}", where=f"params.yaml: llm.{name}")

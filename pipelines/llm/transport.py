@@ -84,7 +84,7 @@ class Transport:
                 raw = target.secret.scrub(await self._read(response))
                 status, limits = response.status, read_limits(response.headers, time.time())
         except aiohttp.ConnectionTimeoutError:
-            return _failed(Failure.TIMEOUT, f"no connection within {self._connect_s:g} s")
+            return _failed(Failure.TIMEOUT, f"no connection within {self._connect_s:g} s", left=False)
         except aiohttp.SocketTimeoutError:
             return _failed(Failure.TIMEOUT, f"nothing came for {self._first_byte_s:g} s")
         except TimeoutError:
@@ -97,7 +97,8 @@ class Transport:
             cure = "check llm.base_url, or set SSL_CERT_FILE to the authority's certificate"
             raise EnvironmentFault(what, where=target.where, cure=cure) from None
         except (aiohttp.ClientError, OSError) as error:
-            return _failed(Failure.NETWORK, f"{type(error).__name__} at {safe(url)}")
+            left = not isinstance(error, aiohttp.ClientConnectorError)
+            return _failed(Failure.NETWORK, f"{type(error).__name__} at {safe(url)}", left=left)
         except _Broken as error:
             return Reply(Kept("", failure=Failure.BROKEN_BODY, detail=str(error)))
         if status != 200 and (stop := stop_of(status, raw, safe(url), PATHS[kind], model)) is not None:
@@ -174,5 +175,5 @@ def _proxy(url: str) -> str | None:
     return proxies.get(parts.scheme) or proxies.get("all")
 
 
-def _failed(failure: Failure, detail: str) -> Reply:
-    return Reply(Kept("", failure=failure, detail=detail), reached=False)
+def _failed(failure: Failure, detail: str, *, left: bool = True) -> Reply:
+    return Reply(Kept("", failure=failure, detail=detail), reached=False, left=left)

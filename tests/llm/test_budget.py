@@ -20,7 +20,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from pipelines.errors import ConfigError, EnvironmentFault
 from pipelines.llm.answer import Failure, Usage
-from pipelines.llm.budget import Budget, Cap, Caps, ledger_path
+from pipelines.llm.budget import Budget, ledger_path
+from pipelines.llm.caps import Cap, Caps
 from pipelines.llm.job import Job
 from pipelines.llm.prices import NANO, Amount, Price, charge, likely_prompt_tokens, most
 from pipelines.llm.request import Request, Sampling, named_request
@@ -45,6 +46,17 @@ def bound(one: Job) -> Amount:
 
 def budget(path: Path, clock: Any = lambda: MAY, stage: str = "s", **caps: Cap) -> Budget:
     return Budget({"m": PRICE}, Caps(**caps), path, stage, clock=clock)
+
+
+def settle(spender: Budget, one: Job, kept: Kept) -> None:
+    spender.settle(one.key, one.done, kept)
+
+
+def fails(spender: Budget, one: Job, failure: Failure, *, left: bool = True) -> str:
+    """An attempt that ends so: the cap in the way of the next, if it has to be paid for."""
+    spender.sent(one)
+    spender.ended(one, Kept("", failure=failure), left=left)
+    return spender.retry(one) if spender.lost(one) else ""
 
 
 @pytest.fixture(autouse=True)
@@ -94,9 +106,9 @@ def test_the_bound_is_never_under_what_a_byte_tokenizer_can_bill(
 def test_without_prices_and_caps_there_is_no_ledger(tmp_path: Path) -> None:
     free = Budget({}, Caps(), tmp_path / "l.sqlite")
     within, over = free.reserve([job(1)])
-    usage = free.settle(within[0], Kept("x", usage=Usage(5, 5)))
+    free.settle(within[0].key, within[0].done, Kept("x", usage=Usage(5, 5)))
     free.close()
-    assert over == [] and usage.cost_usd == 0 and list(tmp_path.iterdir()) == []
+    assert over == [] and list(tmp_path.iterdir()) == []
 
 
 def test_a_question_that_cannot_fit_is_over_and_names_the_cap(tmp_path: Path) -> None:
@@ -111,9 +123,9 @@ def test_what_would_fit_if_another_came_out_cheaper_waits_for_it(tmp_path: Path)
     spender = budget(tmp_path / "l.sqlite", run=Cap(usd=cap))
     assert spender.reserve([first, second]) == ([first], []) and spender.waiting
     assert spender.again() == ([], [])
-    spender.settle(first, Kept("x", usage=Usage(10, 1)))
+    settle(spender, first, Kept("x", usage=Usage(10, 1)))
     assert spender.again() == ([second], []) and not spender.waiting
-    spender.settle(second, Kept("x", usage=Usage(10, 1)))
+    settle(spender, second, Kept("x", usage=Usage(10, 1)))
     spender.close()
     spent, held = Spending(tmp_path / "l.sqlite").sums(("run", "run1"))
     assert (spent, held) == (Amount(2 * 13_000, 22), Amount())
@@ -124,7 +136,7 @@ def test_the_dearest_answers_leave_the_waiting_one_over_budget(tmp_path: Path) -
     spender = budget(tmp_path / "l.sqlite", month=Cap(usd=bound(first).nano * 3 // 2 / NANO))
     spender.reserve([first, second])
     limit = most(first.request, first.canonical)
-    spender.settle(first, Kept("x", usage=limit))
+    settle(spender, first, Kept("x", usage=limit))
     within, over = spender.again()
     assert within == [] and over[0][0] is second and over[0][1].startswith("llm.caps.month.usd")
 
@@ -141,21 +153,28 @@ def test_a_cap_in_usd_over_a_model_without_a_price_stops_before_anything_is_sent
 
 
 @pytest.mark.parametrize(
-    ("kept", "in_full"),
+    ("kept", "left", "in_full"),
     [
-        (Kept("", failure=Failure.TIMEOUT), True),
-        (Kept("", failure=Failure.BROKEN_BODY), True),
-        (Kept("", failure=Failure.NETWORK), True),
-        (Kept("a text without usage"), True),
-        (Kept("", failure=Failure.SERVER), False),
-        (Kept("", failure=Failure.OVERLOADED), False),
-        (Kept("", failure=Failure.BAD_REQUEST), False),
+        (Kept("", failure=Failure.TIMEOUT), True, True),
+        (Kept("", failure=Failure.BROKEN_BODY), True, True),
+        (Kept("", failure=Failure.NETWORK), True, True),
+        (Kept("", failure=Failure.NETWORK), False, False),
+        (Kept("a text without usage"), True, True),
+        (Kept("cut", failure=Failure.LENGTH), True, True),
+        (Kept("", failure=Failure.SERVER), True, False),
+        (Kept("", failure=Failure.OVERLOADED), True, False),
+        (Kept("", failure=Failure.BAD_REQUEST), True, False),
     ],
 )
-def test_where_no_bill_is_known_the_whole_bound_is_paid(tmp_path: Path, kept: Kept, in_full: bool) -> None:
-    one, spender = job(1), budget(tmp_path / "l.sqlite", run=Cap(usd=1.0))
+@pytest.mark.parametrize("caps", [{"run": Cap(usd=1.0)}, {}])
+def test_where_no_bill_is_known_the_whole_bound_is_paid(
+    tmp_path: Path, kept: Kept, left: bool, in_full: bool, caps: dict
+) -> None:
+    one, spender = job(1), budget(tmp_path / "l.sqlite", **caps)
     spender.reserve([one])
-    spender.settle(one, kept)
+    spender.sent(one)
+    spender.ended(one, kept, left=left)
+    settle(spender, one, kept)
     spender.close()
     spent, held = Spending(tmp_path / "l.sqlite").sums(("run", "run1"))
     assert (spent, held) == (bound(one) if in_full else Amount(), Amount())
@@ -163,13 +182,14 @@ def test_where_no_bill_is_known_the_whole_bound_is_paid(tmp_path: Path, kept: Ke
 
 def test_a_lost_attempt_is_paid_for_before_the_next_leaves(tmp_path: Path) -> None:
     one = job(1)
-    spender = budget(tmp_path / "l.sqlite", run=Cap(usd=bound(one).nano * 5 // 2 / NANO))
+    cap = bound(one).nano * 5 // 2 / NANO
+    spender = budget(tmp_path / "l.sqlite", run=Cap(usd=cap))
     spender.reserve([one])
-    told = [
-        spender.retry(one, f) for f in (Failure.SERVER, Failure.TIMEOUT, Failure.OVERLOADED, Failure.TIMEOUT)
-    ]
-    assert told == [True, True, True, False]
-    spender.settle(one, Kept("", failure=Failure.OVER_BUDGET))
+    told = [fails(spender, one, f) for f in (Failure.SERVER, Failure.TIMEOUT, Failure.OVERLOADED)]
+    assert told == ["", "", ""]
+    assert fails(spender, one, Failure.NETWORK, left=False) == ""
+    assert fails(spender, one, Failure.TIMEOUT) == f"llm.caps.run.usd of {cap:g}"
+    settle(spender, one, Kept("", failure=Failure.OVER_BUDGET))
     spender.close()
     assert Spending(tmp_path / "l.sqlite").sums(("run", "run1")) == (bound(one) + bound(one), Amount())
 
@@ -180,8 +200,8 @@ def test_what_never_left_is_given_back_and_what_may_have_is_spent(tmp_path: Path
     spender.reserve([one, two, three, four])
     for left in (one, three):
         spender.sent(left)
-    spender.release(one)
-    spender.release(two)
+    spender.recall(one.done)
+    spender.recall(two.done)
     spender.close()
     assert Spending(tmp_path / "l.sqlite").sums(("run", "run1")) == (bound(one) + bound(three), Amount())
 
@@ -193,7 +213,7 @@ def test_each_cap_counts_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         spender = budget(path, lambda day=day: days[day], stage, run=Cap(usd=1.0))
         one = job(1)
         spender.reserve([one])
-        spender.settle(one, Kept("x", usage=Usage(1000, 0)))
+        settle(spender, one, Kept("x", usage=Usage(1000, 0)))
         spender.close()
     ledger = Spending(path)
     places = [
@@ -300,7 +320,7 @@ class Spenders(RuleBasedStateMachine):
         job_ = self.out[id(one)].pop(data.draw(st.integers(0, len(self.out[id(one)]) - 1)))
         limit = most(job_.request, job_.canonical)
         usage = Usage(1 + int(share * (limit.prompt_tokens - 1)), int(share * limit.completion_tokens))
-        one.settle(job_, Kept("x", usage=usage))
+        settle(one, job_, Kept("x", usage=usage))
         self.unwritten[id(one)].append((bound(job_), charge(PRICE, usage)))
         if write:
             one.flush()
@@ -314,7 +334,7 @@ class Spenders(RuleBasedStateMachine):
         job_ = self.out[id(one)].pop()
         if sent:
             one.sent(job_)
-        one.release(job_)
+        one.recall(job_.done)
         self.unwritten[id(one)].append((bound(job_), bound(job_) if sent else Amount()))
 
     @precondition(lambda self: len(self.live) > 1 and any(self.out[id(b)] for b in self.live))
@@ -367,7 +387,7 @@ SPENDER = """
 import random, sys, time
 from pathlib import Path
 sys.path[:0] = [{tests!r}]
-from test_budget import Cap, Kept, Usage, budget, job
+from test_budget import Cap, Kept, Usage, budget, job, settle
 path, seed, cap = Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
 draw, log = random.Random(seed), open(sys.argv[1] + f".{{seed}}.log", "a", buffering=1)
 one = budget(path, run=Cap(usd=cap))
@@ -382,7 +402,7 @@ while True:
     log.write("sent\\n" * len(within))
     time.sleep(draw.random() / 200)
     for each in within:
-        one.settle(each, Kept("x", usage=Usage(20, drawn := draw.randint(0, 50))))
+        settle(one, each, Kept("x", usage=Usage(20, drawn := draw.randint(0, 50))))
         log.write(f"{{20 + 3 * drawn}}\\n")
     if over:
         break

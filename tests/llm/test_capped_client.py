@@ -1,0 +1,139 @@
+"""A client under caps, against an endpoint that bills: what is asked, what is not, and what it cost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from questions import question, settings
+from scripted_server import ScriptedServer
+
+from pipelines.errors import ConfigError
+from pipelines.llm.answer import Answer, Failure
+from pipelines.llm.budget import ledger_path
+from pipelines.llm.caps import Cap, Caps
+from pipelines.llm.client import Client, open_client
+from pipelines.llm.prices import NANO, Price
+from pipelines.llm.request import Request
+from pipelines.llm.spending import Spending
+
+PRICE = Price(prompt=10.0, completion=100.0)  # an answer: 10 and 2 tokens, .0003 USD
+ANSWER = 300_000  # nano-dollars
+BOUND = 0.005  # USD, and a little more than a question of these can cost
+
+
+@pytest.fixture(autouse=True)
+def one_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_RUN_ID", "run1")
+
+
+def client(server: ScriptedServer, store: Path, stage: str = "s", **changes: Any) -> Client:
+    changes = {"prices": {"scripted": PRICE}, "concurrency": 4} | changes
+    return open_client(settings(server.url, **changes), store, stage=stage)
+
+
+def ask(server: ScriptedServer, store: Path, *requests: Request, **changes: Any) -> list[Answer]:
+    with client(server, store, **changes) as asker:
+        return sorted(asker.answers(requests), key=lambda a: int(a.request.row[3:]))
+
+
+def spent(store: Path, scope: str = "run", name: str = "run1") -> tuple[int, int]:
+    """Nano-dollars spent and held."""
+    ledger = Spending(ledger_path(store))
+    sums = ledger.sums((scope, name))
+    ledger.close()
+    return sums[0].nano, sums[1].nano
+
+
+def test_an_answer_is_stored_with_its_price_and_counted_once(serve, tmp_path: Path) -> None:
+    server, store = serve(), tmp_path / "s.sqlite"
+    first = ask(server, store, *map(question, range(5)))
+    again = ask(server, store, *map(question, range(5)))
+    assert [a.usage.cost_usd for a in first] == [a.usage.cost_usd for a in again] == [ANSWER / NANO] * 5
+    assert spent(store) == (5 * ANSWER, 0)
+
+
+def test_a_cap_leaves_the_rest_over_budget_and_raising_it_asks_just_them(serve, tmp_path: Path) -> None:
+    server, store = serve(latency_ms=5), tmp_path / "s.sqlite"
+    requests = [question(n) for n in range(400)]
+    low = Caps(run=Cap(usd=0.06))
+    first = ask(server, store, *requests, caps=low)
+    over = [a for a in first if a.failure is Failure.OVER_BUDGET]
+    asked = len(server.requests())
+    assert len(first) == 400 and asked + len(over) == 400
+    assert {a.detail for a in over} == {"llm.caps.run.usd of 0.06 is reached"}
+    assert spent(store) == (asked * ANSWER, 0)
+    assert 0.06 * NANO - BOUND * NANO < asked * ANSWER <= 0.06 * NANO  # used up, and not exceeded
+    again = ask(server, store, *requests, caps=Caps(run=Cap(usd=1.0)))
+    assert all(a.ok for a in again) and {a.request.row for a in again if not a.stored} == {
+        a.request.row for a in over
+    }
+    assert len(server.requests()) == 400 and max(server.asked().values()) == 1
+
+
+@pytest.mark.parametrize("scope", ["stage", "run", "month"])
+def test_each_scope_holds_for_the_clients_that_share_it(
+    serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scope: str
+) -> None:
+    server, store = serve(), tmp_path / "s.sqlite"
+    caps = Caps(**{scope: Cap(tokens=700)})  # one question holds some 450
+    asked = []
+    for number, (run, stage) in enumerate((("a", "x"), ("a", "y"), ("b", "x"))):
+        monkeypatch.setenv("HEADRACE_RUN_ID", run)
+        few = [question(100 * number + n) for n in range(60)]
+        asked.append(sum(a.ok for a in ask(server, store, *few, caps=caps, stage=stage)))
+    shared = {"stage": [False, False], "run": [True, False], "month": [True, True]}[scope]
+    assert asked[0] > 10
+    assert [a <= 2 for a in asked[1:]] == shared  # a longer question may fit less, a shorter one more
+
+
+def test_without_a_price_a_cap_in_usd_stops_before_anything_is_sent(serve, tmp_path: Path) -> None:
+    server = serve()
+    with pytest.raises(ConfigError, match="has no price"):
+        ask(server, tmp_path / "s", question(1), prices={}, caps=Caps(run=Cap(usd=9.0)))
+    assert server.requests() == []
+
+
+def test_a_lost_attempt_is_charged_and_a_refused_one_is_not(serve, tmp_path: Path) -> None:
+    store = tmp_path / "s.sqlite"
+    refused = serve({"faults": [{"status": 500}, {"status": 429, "headers": {"Retry-After": "0"}}]})
+    ask(refused, store, question(1))
+    assert spent(store) == (ANSWER, 0)
+    lost = serve({"faults": [{"garbage": True}]})
+    ask(lost, store, question(2))
+    paid, held = spent(store)
+    assert paid > 3 * ANSWER and held == 0
+
+
+def test_an_endpoint_that_is_not_there_costs_nothing(serve, tmp_path: Path) -> None:
+    server, store = serve(), tmp_path / "s.sqlite"
+    server.stop()
+    try:
+        answers = ask(server, store, question(1), retries=0, caps=Caps(run=Cap(usd=1.0)))
+    except Exception:
+        answers = []
+    assert not any(a.ok for a in answers) and spent(store) == (0, 0)
+
+
+def test_leaving_early_pays_for_what_left_and_gives_back_the_rest(serve, tmp_path: Path) -> None:
+    server, store = serve(latency_ms=30), tmp_path / "s.sqlite"
+    with client(server, store, caps=Caps(run=Cap(usd=100.0))) as asker:
+        next(asker.answers(question(n) for n in range(200)))
+    paid, held = spent(store)
+    asked = len(server.requests())
+    assert held == 0 and asked < 200
+    assert (asked - 8) * ANSWER <= paid <= asked * BOUND * NANO
+
+
+def test_a_repair_is_charged_as_any_other(serve, tmp_path: Path) -> None:
+    from pipelines.llm.structured import structured
+
+    server, store = serve({"faults": [{"text": "no"}, {"text": '{"n": 1}'}]}), tmp_path / "s.sqlite"
+    schema = {"type": "object", "required": ["n"]}
+    with client(server, store, caps=Caps(run=Cap(usd=1.0))) as asker:
+        (end,) = structured(asker.answers, [replace(question(1), schema=schema)])
+    assert end.value == {"n": 1}
+    assert spent(store)[0] == round(sum(a.usage.cost_usd for a in end.answers) * NANO) > 0
+    assert len(server.requests()) == 2
