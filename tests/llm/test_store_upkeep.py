@@ -65,7 +65,8 @@ def tamper(path: Path, assignment: str, number: int = 2, table: str = "answers")
     text='answr 2'; finish='length'; failure='refused'; detail='x'; prompt_tokens=6; cost_usd=0.26;
     cached_tokens=0;
     request=replace(request, '2', '3'); body=substr(body, 2); history='[]'; media='[]'; model='other';
-    kind='chat'; identity='name:other'; latency_ms=13; attempts=1; row='row3'; purpose='p'; made_at=1; whole=0; checksum=0;
+    kind='chat'; identity='name:other'; latency_ms=13; attempts=1; row='row3'; purpose='p';
+    made_at=1; whole=0; checksum=0;
     text=CAST(x'ff61' AS TEXT); text=x'00'; text=7
     """.replace("\n", " ")
     .strip()
