@@ -38,8 +38,12 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The end of asking: the final reply, the attempts that led to it, the seconds of the last one."""
+    """The end of asking: the final reply, the attempts that led to it, the seconds of the last one.
+
+    `rode`: it came in the call of another sample, whose attempts these are.
+    """
 
     reply: Reply
     history: tuple[Attempt, ...]
     seconds: float
+    rode: bool = False

@@ -196,3 +196,31 @@ def test_calls_of_tools_are_an_answer(serve, tmp_path: Path) -> None:
         (answer,) = client.answers([question(1, kind="chat")])
     assert answer.ok and answer.finish == "tool_calls"
     assert orjson.loads(answer.text) == [{"name": "add", "arguments": '{"a": 1}'}]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_samples_ride_in_one_call_where_settings_say_so_and_are_answers_of_their_own(
+    serve, tmp_path: Path, stream: bool
+) -> None:
+    server = serve({"faults": [{"status": 500}]})
+    requests = [
+        question(n, sample=k, kind=kind)
+        for n in range(3)
+        for k in range(4)
+        for kind in ("chat", "completion")
+    ]
+    told = settings(server.url, samples_per_call=4, stream=stream)
+    with open_client(told, tmp_path / "s") as client:
+        answers = {
+            (a.request.prompt or "", a.request.row, a.request.sample): a for a in client.answers(requests)
+        }
+        assert client.spent.attempts == len(server.requests()) == 7
+    bodies = [r["body"] for r in server.requests()]
+    assert all(b["n"] == 4 and "seed" not in b for b in bodies)
+    assert len({a.id for a in answers.values()}) == 24 and all(a.ok for a in answers.values())
+    assert all(a.text.endswith(f" {a.request.sample}") for a in answers.values() if a.request.sample)
+    assert sum(a.usage.prompt_tokens for a in answers.values()) == 6 * 10
+    assert sum(a.usage.completion_tokens for a in answers.values()) == 6 * (2 + 3 + 3 + 3)
+    with open_client(settings(server.url), tmp_path / "s") as client:  # `n` is in no key
+        assert all(a.stored for a in client.answers(requests))
+    assert len(server.requests()) == 7
