@@ -17,6 +17,7 @@ VERBS = {
     "init": "make a workspace: this graph with your own inputs",
     "graph": "show the graph; --write declares in dvc.yaml the code that each stage reaches",
     "store": "what the response store holds; verify, export, import and prune it",
+    "batches": "the batches that are out; wait for them, or cancel them",
     "models": "list the models known, or fetch one",
     "bench": "measure what a model call costs, a restart repeats, the store gives",
     "ui": "start Dagster and MLflow on loopback",

@@ -38,8 +38,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from scripted_server import _good, answer_to
-
 CANCELLED = "cancelled"
 
 
@@ -189,11 +187,18 @@ def _written(line: dict[str, Any], fault: Any) -> list[bytes]:
     if isinstance(fault, int):
         body: dict[str, Any] = {"error": {"message": f"scripted {fault}"}}
         return [_dump(said | {"response": {"status_code": fault, "request_id": "q", "body": body}})]
-    body = _good(line["url"], line["body"], {"finish": "length"} if fault == "length" else {}, answer_to)
+    body = good(line["url"], line["body"], {"finish": "length"} if fault == "length" else {})
     whole = _dump(said | {"response": {"status_code": 200, "request_id": "q", "body": body}})
     if fault == "garbage":
         return [whole[: len(whole) // 2] + b"\n"]
     return [whole] * (2 if fault == "twice" else 1)
+
+
+def good(path: str, body: dict[str, Any], fault: dict[str, Any]) -> dict[str, Any]:
+    """The answer that scripted_server.py gives. Only the server itself, a script here, needs it."""
+    from scripted_server import _good, answer_to
+
+    return _good(path, body, fault, answer_to)
 
 
 def _dump(line: dict[str, Any]) -> bytes:
@@ -258,7 +263,7 @@ async def _serve(options: argparse.Namespace) -> None:
     async def single(request: web.Request) -> web.Response:
         body, key = await request.json(), request.headers.get("X-Client-Request-Id", "")
         seller.note("single", key=key, body=body)
-        return web.json_response(_good(request.path, body, {}, answer_to))
+        return web.json_response(good(request.path, body, {}))
 
     app = web.Application(client_max_size=1 << 28)
     for method, path, op, handle in (
