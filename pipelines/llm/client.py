@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from itertools import groupby, islice
 from pathlib import Path
 from queue import Empty, SimpleQueue
+from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -93,6 +94,7 @@ class Client:
         self._declared = settings.model
         self._backend = _backend(self.settings)
         self._courier: Courier | BatchCarrier | None = None
+        self._starting = Lock()
         self._budget = _budget(self.settings, path, stage, ours=self._backend.ours)
         self.embedded: set[str] | None = None  # keys of the vectors used, once there was a text to embed
         self.store = Store(path, lent=lent)  # last: a wrong setting makes no file
@@ -187,15 +189,16 @@ class Client:
 
     def courier(self) -> Courier | BatchCarrier:
         """The thread that asks; started by the first question that the store cannot answer."""
-        if self._courier is None and self.settings.backend in BATCHED:
-            from pipelines.llm.backends.batch import open_carrier
+        with self._starting:
+            if self._courier is None and self.settings.backend in BATCHED:
+                from pipelines.llm.backends.batch import open_carrier
 
-            self._courier = open_carrier(self.settings, self._backend, self.store, self.spent)
-        if self._courier is None:
-            from pipelines.llm.courier import Courier
+                self._courier = open_carrier(self.settings, self._backend, self.store, self.spent)
+            if self._courier is None:
+                from pipelines.llm.courier import Courier
 
-            self._courier = Courier(self._backend, self.settings, self.store, self.spent, self._budget)
-        return self._courier
+                self._courier = Courier(self._backend, self.settings, self.store, self.spent, self._budget)
+            return self._courier
 
     def _take(
         self,
@@ -222,12 +225,13 @@ class Client:
         yield from unreadable
 
     def _look_up(self, named: list[Named]) -> tuple[list[Named], dict[str, Kept]]:
-        """What is stored. A replay also takes what an endpoint said under a registered name."""
+        """What is stored. A replay also takes what an endpoint or vLLM said under a registered name."""
         kept = self.store.answers({n.key for n in named})
         if isinstance(self._backend, Replay) and len(kept) < len(named):
-            others = [n if n.key in kept else self._backend.other(n) for n in named]
-            kept |= self.store.answers({o.key for o in others})
-            named = [o if o.key in kept else n for n, o in zip(named, others, strict=True)]
+            for others in zip(*map(self._backend.others, named), strict=True):
+                lacking = {o.key for n, o in zip(named, others, strict=True) if n.key not in kept}
+                kept |= self.store.answers(lacking)
+                named = [o if n.key not in kept else n for n, o in zip(named, others, strict=True)]
         return named, kept
 
     def _name(self, batch: Sequence[Request]) -> tuple[list[Named], list[Answer]]:
@@ -316,7 +320,9 @@ def _backend(settings: Settings) -> Backend:
     if settings.backend in ("openai", "batch"):
         return OpenAI(settings.base_url)
     if settings.backend == "replay":
-        return Replay()
+        from pipelines.llm.backends.vllm import Vllm
+
+        return Replay(Vllm(settings).identity)
     if settings.backend in ("vllm", "vllm-batch"):
         from pipelines.llm.backends.vllm import Vllm
 

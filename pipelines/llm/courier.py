@@ -143,6 +143,7 @@ class Courier:
             errand.tasks.add(self._loop.create_task(self._carry(job, errand)))
 
     async def _carry(self, job: Job, errand: _Errand) -> None:
+        endpoint = None
         try:
             endpoint = self._asking()
             asked = await endpoint.ask(job)
@@ -155,15 +156,16 @@ class Courier:
         except asyncio.CancelledError:
             raise
         except BaseException as error:  # handed to the caller's thread, which raises it
-            self._stop(error)
+            self._stop(endpoint, error)
             self._fail(errand, error)
         finally:
             errand.tasks.discard(asyncio.current_task())
 
-    def _stop(self, error: BaseException) -> None:
-        if self._endpoint is not None and not self._stopped:
+    def _stop(self, endpoint: Endpoint | None, error: BaseException) -> None:
+        """Send nothing more by `endpoint`, unless another has taken its place."""
+        if endpoint is not None and endpoint is self._endpoint and not self._stopped:
             self._stopped = True
-            self._endpoint.stop(error)
+            endpoint.stop(error)
 
     @staticmethod
     def _fail(errand: _Errand, error: BaseException) -> None:
@@ -219,9 +221,9 @@ class Courier:
                 if records:
                     kept = await self._loop.run_in_executor(self._disk, self.store.put, records)
             except BaseException as error:
-                self._worth_waiting = False
-                self._stop(error)  # a paid answer could not be kept: buy no more
                 for answered in group:
+                    self._worth_waiting &= answered.endpoint is not self._endpoint
+                    self._stop(answered.endpoint, error)  # a paid answer could not be kept: buy no more
                     answered.endpoint.leave()
                     self._fail(answered.errand, error)
             else:
