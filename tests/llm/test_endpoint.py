@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import orjson
@@ -224,3 +225,30 @@ def test_samples_ride_in_one_call_where_settings_say_so_and_are_answers_of_their
     with open_client(settings(server.url), tmp_path / "s") as client:  # `n` is in no key
         assert all(a.stored for a in client.answers(requests))
     assert len(server.requests()) == 7
+
+
+@pytest.fixture
+def deaf() -> Iterator[str]:
+    """The address of a socket that accepts nobody: its queue is full."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        callers = [socket.socket() for _ in range(8)]
+        for caller in callers:
+            caller.setblocking(False)
+            caller.connect_ex(listener.getsockname())
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        for caller in callers:
+            caller.close()
+
+
+def test_each_time_out_says_what_did_not_come_in_time(serve, deaf: str, tmp_path: Path) -> None:
+    hanging = serve({"faults": [{"hang": True}] * 2}).url
+    for url, changes, says in (
+        (deaf, {"connect_timeout_s": 0.3}, "no connection within 0.3 s"),
+        (hanging, {"first_byte_timeout_s": 0.3}, "nothing came for 0.3 s"),
+        (hanging, {"first_byte_timeout_s": 9.0, "timeout_s": 0.3}, "not whole within 0.3 s"),
+    ):
+        with open_client(settings(url, retries=0, **changes), tmp_path / "s") as client:
+            (answer,) = client.answers([question(1)])
+        assert (answer.failure, answer.detail) == (Failure.TIMEOUT, says)
