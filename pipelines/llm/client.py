@@ -257,7 +257,7 @@ class Client:
         from pipelines.llm.job import Job
 
         if isinstance(self._backend, Replay):
-            raise miss(self.store, fresh)
+            raise miss(self.store, fresh, kept)
         jobs = [Job(n.key, n.canonical, n.identity, n.model, n.request, done) for n in fresh]
         for job in jobs:
             if self._backend.llama and job.request.kind == "chat" and registered(job.model).style == "base":

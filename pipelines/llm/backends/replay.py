@@ -6,7 +6,7 @@ Law: a replay gives the stored bytes or an error; it never falls back on a model
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from pipelines.errors import HeadraceError
@@ -31,12 +31,20 @@ class Replay:
     ours = True
     unsaid = UNSAID
 
+    def __init__(self, vllm: Callable[[str], str]) -> None:
+        self._vllm = vllm  # the identity that vLLM's answers have, as it is set up
+
     def identity(self, model: str) -> str:
         return REGISTRY[model].identity if model in REGISTRY else f"name:{model}"
 
-    def other(self, named: Named) -> Named:
-        """The same request under the identity that an endpoint's answers have."""
-        return named_request(named.request, named.model, f"name:{named.model}")
+    def others(self, named: Named) -> tuple[Named, ...]:
+        """The same request under the identities that an endpoint's and vLLM's answers have."""
+        name = f"name:{named.model}"
+        try:
+            served = self._vllm(named.model)
+        except HeadraceError:  # no model of vLLM's, so nothing that it can have said
+            served = name
+        return tuple(named_request(named.request, named.model, i) for i in (name, served))
 
     async def url(self, model: str, prompt: str = "") -> str:
         raise HeadraceError("a replay has no server")
@@ -48,16 +56,21 @@ class Replay:
         return None
 
 
-def miss(store: Store, missing: Sequence[Named]) -> ReplayMiss:
-    """The error that names asker, model and what differs from the nearest stored request.
+def miss(store: Store, missing: Sequence[Named], found: Collection[str] = ()) -> ReplayMiss:
+    """The error that names asker, model, what differs from the nearest stored request, and what is stale.
 
-    `missing` are the requests at hand that nothing is stored for; the first is told of, the others counted.
+    `missing` are the requests at hand that nothing is stored for, `found` the keys of the others; the first
+    is told of, the others counted, and so are the stored answers of its purpose that none of them asks for.
     """
     first = missing[0].request
     who = f"{first.purpose or 'a request'} of row {first.row or '(unnamed)'}, sample {first.sample}"
     what = f"replay: no stored answer of {first.model} to {who}: {_why(store, missing[0])}"
     if len(missing) > 1:
         what += f"; {len(missing) - 1} more of the requests at hand are not stored"
+    stored = {r.key for r in store.asked_for(purpose=first.purpose)} if first.purpose else set()
+    stale = stored - set(found)
+    if stale:
+        what += f"; {len(stale)} of {len(stored)} answers stored for {first.purpose} are stale by them"
     return ReplayMiss(what, where=str(store.path), cure=CURE)
 
 
