@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from fake_vllm import answer_to, interpreter, lines
 
-from pipelines.errors import ConfigError, EnvironmentFault
+from pipelines.errors import ConfigError, EnvironmentFault, HeadraceError
 from pipelines.llm import keeper
 from pipelines.llm.answer import Answer
 from pipelines.llm.backends import vllm_server
@@ -98,6 +98,14 @@ def test_stored_answers_need_neither_server_nor_environment() -> None:
     again = answered(settings(python="/nowhere/python", replicas=2, devices=("0", "1")), questions(3))
     assert right(again) and all(a.stored for a in again)
     assert len(lines(LOG, "started")) == 1
+
+
+def test_what_vllm_said_is_replayed_without_it() -> None:
+    answered(settings(), questions(3))
+    replayed = answered(replace(settings(), backend="replay"), questions(3))
+    assert right(replayed) and all(a.stored for a in replayed)
+    with pytest.raises(HeadraceError, match="replay: no stored answer of toy"):
+        answered(replace(settings(), backend="replay"), questions(4))
 
 
 def test_no_key_reaches_a_server_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
