@@ -6,7 +6,7 @@ Law: a replay gives the stored bytes or an error; it never falls back on a model
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from pipelines.errors import HeadraceError
