@@ -231,7 +231,7 @@ class Client:
             for others in zip(*map(self._backend.others, named), strict=True):
                 lacking = {o.key for n, o in zip(named, others, strict=True) if n.key not in kept}
                 kept |= self.store.answers(lacking)
-                named = [o if n.key not in kept else n for n, o in zip(named, others, strict=True)]
+                named = [o if o.key in kept else n for n, o in zip(named, others, strict=True)]
         return named, kept
 
     def _name(self, batch: Sequence[Request]) -> tuple[list[Named], list[Answer]]:
