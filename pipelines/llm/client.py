@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from itertools import groupby, islice
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -29,6 +28,7 @@ from pipelines.llm.models import model as registered
 from pipelines.llm.request import Named, Request, named_request
 from pipelines.llm.settings import Settings, effective
 from pipelines.llm.store import Kept, Store
+from pipelines.llm.tally import Pulse, Spent
 
 if TYPE_CHECKING:
     import numpy as np
@@ -43,46 +43,6 @@ WINDOW = 256  # requests between the caller's iterator and its answers, if concu
 PIECE = 4096  # requests looked up at once, however large the window
 BATCHED = ("batch", "vllm-batch")
 MONEY_S = 0.25  # between two looks at what others spend, while a question waits for money
-
-
-@dataclass
-class Spent:
-    """What this client did since it was opened; tokens and money of requests asked now only.
-
-    Tokens that a row cost, whoever asked, are in its answer's `usage`, which the store keeps.
-    """
-
-    asked: int = 0  # answers that came from the backend, failures included
-    stored: int = 0  # answers that the store already had
-    attempts: int = 0  # requests sent, retries included
-    embedded: int = 0  # texts embedded now
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    cost_usd: float = 0.0
-    failures: dict[Failure, int] = field(default_factory=dict)
-
-    def count(self, kept: Kept, attempts: int) -> None:
-        self.asked += 1
-        self.attempts += attempts
-        self.prompt_tokens += kept.usage.prompt_tokens
-        self.completion_tokens += kept.usage.completion_tokens
-        self.cost_usd += kept.usage.cost_usd
-        if kept.failure is not None:
-            self.failures[kept.failure] = self.failures.get(kept.failure, 0) + 1
-
-
-@dataclass(frozen=True, slots=True)
-class Pulse:
-    """How a client stands: answers from the backend and from the store, and what is under way."""
-
-    asked: int
-    stored: int
-    failed: int
-    in_flight: int
-    limit: int  # most in flight at present; 0 before the first question
-    attempts: int
-    embedded: int
-    cost_usd: float
 
 
 class Client:

@@ -26,10 +26,10 @@ from pipelines.llm.store import KEPT_FAILURES, Kept, Record, Store
 
 if TYPE_CHECKING:
     from pipelines.llm.budget import Budget
-    from pipelines.llm.client import Spent
     from pipelines.llm.endpoint import Backend, Endpoint
     from pipelines.llm.job import Asked, Handed, Job
     from pipelines.llm.settings import Settings
+    from pipelines.llm.tally import Spent
 
 STOP_S = 30.0
 DRAIN_S = 10.0

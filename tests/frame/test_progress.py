@@ -118,7 +118,7 @@ class Client:
     """A client of which only the pulse is felt."""
 
     def __init__(self) -> None:
-        from pipelines.llm.client import Pulse
+        from pipelines.llm.tally import Pulse
 
         self.now = Pulse(10, 5, 1, 0, 0, 12, 0, 1.0)
 

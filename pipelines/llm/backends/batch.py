@@ -25,12 +25,12 @@ from pipelines.llm.backends.batch_watch import Seen, Watch
 from pipelines.llm.store import Kept
 
 if TYPE_CHECKING:
-    from pipelines.llm.client import Spent
     from pipelines.llm.courier import Courier
     from pipelines.llm.endpoint import Backend
     from pipelines.llm.job import Handed, Job
     from pipelines.llm.settings import Settings
     from pipelines.llm.store import Store
+    from pipelines.llm.tally import Spent
 
 STOP_S = 30.0
 LOST = frozenset({"expired", "cancelled"})  # the questions are good, time ran out
