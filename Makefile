@@ -1,7 +1,7 @@
 # Two commands do everything: `make run` the main job, `make test` the tests.
 PYTHON ?= python3
 BIN := .venv/bin
-.PHONY: run test setup environment vllm ui models clean distclean help
+.PHONY: run test setup environment vllm ui models record clean distclean help
 help: ## what there is
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
@@ -46,6 +46,10 @@ vllm: ## vLLM for CPU in .venv-vllm, an environment of its own; for a GPU see ll
 	  else \
 	    $(VLLM)/bin/python -m pip install -q --no-deps -r requirements-vllm.lock; \
 	  fi && sha256sum requirements-vllm.lock > $(VLLM)/.ready; }
+
+record: setup ## asks the 1.5B model anew what the recorded answers of the tests lack
+	@$(BIN)/headrace models fetch qwen2.5-coder-1.5b
+	@$(BIN)/python tests/recorded/recording.py
 
 clean: ## takes away what runs made; never the response store
 	@rm -rf data/evergreen data/egoavu data/trit data/cbu data/training data/evaluation data/answers reports dvc.lock
