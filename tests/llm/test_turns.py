@@ -179,3 +179,38 @@ def test_a_pause_ends_by_the_clock_and_a_cancelled_waiter_takes_nothing_along() 
         assert turnstile.admission.in_flight == 1
 
     asyncio.run(scenario())
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 3), st.integers(0, 9)), max_size=30))
+def test_whoever_enters_leaves_or_is_cancelled_nothing_is_held_in_the_end(
+    askers: list[tuple[str, int, int]],
+) -> None:
+    """Each asker: lane, turns of the loop that its request takes, and the turn that cancels it (0: none)."""
+
+    async def scenario() -> None:
+        turnstile, owner = Turnstile("http://any", 3), object()
+
+        async def one(lane: str, turns: int) -> bool:
+            ticket = await turnstile.enter(owner, lane)
+            assert ticket is not None and turnstile.admission.in_flight <= 3
+            end = End.GONE
+            try:
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                end = End.GOOD
+            finally:
+                turnstile.ended(ticket, end)
+            return True
+
+        tasks = [asyncio.create_task(one(lane, turns)) for lane, turns, _ in askers]
+        for turn in range(1, 10):
+            await asyncio.sleep(0)
+            for task, (_, _, cancelled_at) in zip(tasks, askers, strict=True):
+                if cancelled_at == turn:
+                    task.cancel()
+        ends = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 5)
+        assert all(end is True or isinstance(end, asyncio.CancelledError) for end in ends)
+        assert all(end is True for end, (_, _, at) in zip(ends, askers, strict=True) if not at)
+        assert turnstile.admission.in_flight == 0 and len(turnstile._turns) == 0
+
+    asyncio.run(scenario())
