@@ -137,18 +137,23 @@ class Store(Database):
 
     def _put(self, records: Sequence[Record]) -> dict[str, Kept]:
         rows = {row[0]: row for row in reversed([row_of(r) for r in records])}
+        stands = {}
         with self._guard(), self._write():
-            stands = {}
-            for seen in self._select(COLUMNS, "answers", list(rows)):
-                if is_sound(seen):
-                    stands[seen[0]] = record_of(seen).kept
-                else:
-                    self._set_aside("answers", seen)
-            fresh = [row for key, row in rows.items() if key not in stands]
-            every = marks(len(COLUMNS.split(",")))
-            self._db.executemany(f"INSERT INTO answers ({COLUMNS}) VALUES ({every})", fresh)
+            if self._insert(rows.values()) < len(rows):
+                for seen in self._select(COLUMNS, "answers", list(rows)):
+                    if is_sound(seen):
+                        stands[seen[0]] = record_of(seen).kept
+                    else:
+                        self._set_aside("answers", seen)
+                        self._insert([rows[seen[0]]])
         first = {r.key: r.kept for r in reversed(records)}
         return first | {key.hex(): kept for key, kept in stands.items()}
+
+    def _insert(self, rows: Iterable[Sequence[Any]]) -> int:
+        """How many of the rows are new, and now in the transaction."""
+        every = marks(len(COLUMNS.split(",")))
+        put = f"INSERT OR IGNORE INTO answers ({COLUMNS}) VALUES ({every})"
+        return self._db.executemany(put, rows).rowcount
 
     # -- embeddings -------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from pipelines.cli import main
 from pipelines.cli.graph import with_code
 from pipelines.cli.params import check_params
 from pipelines.closure import closure
+from pipelines.evaluation.answers import READS
 
 ROOT = Path(__file__).parents[2]
 STAGES = yaml.safe_load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
@@ -54,3 +55,18 @@ def test_the_readme_draws_the_graph_as_it_is(
     assert main(["graph", "--mermaid"]) == 0
     drawn = capsys.readouterr().out
     assert f"```mermaid\n{drawn}```" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", sorted(STAGES))
+def test_what_a_stage_has_from_a_model_reaches_the_answers_of_the_graph(name: str) -> None:
+    """A stage that embeds has the keys as an out; one that asks or embeds is read by evaluation.answers."""
+    folder = f"data/{name.replace('.', '/')}"
+    code = (ROOT / "pipelines" / f"{name.replace('.', '/')}.py").read_text(encoding="utf-8")
+    outs = [next(iter(o)) if isinstance(o, dict) else o for o in STAGES[name]["outs"]]
+    embeds = "step.embed(" in code
+    assert embeds == any(o.endswith("/embedded.parquet") for o in outs)
+    if embeds or "step.ask(" in code:
+        deps = STAGES["evaluation.answers"]["deps"]
+        needed = {f"{folder}/embedded.parquet"} if embeds else {f"{folder}/rows.parquet"}
+        assert folder in deps or needed <= set(deps)
+        assert f"{name.replace('.', '/')}" in {r.removesuffix("/*") for r in READS}
