@@ -49,6 +49,10 @@ class GateFailure(StageError):
     """The artifact was made and counted, but its gate refused it."""
 
 
+class OverBudget(StageError):
+    """The artifact was made and counted, but a cap left some of its questions unasked."""
+
+
 class Step:
     """One run of one stage in the workspace `root`.
 
@@ -174,7 +178,8 @@ class Step:
         chosen = self.llm.get("model") or model
         settings = {**told, "backend": backend, **({"model": chosen} if chosen else {})}
         self._replaced = model if chosen != model else ""
-        return open_client(load(Settings, settings, "llm"), store_path(self.root), self.root / ANSWERS)
+        told_so = load(Settings, settings, "llm")
+        return open_client(told_so, store_path(self.root), self.root / ANSWERS, self.name)
 
     def ask(self, client: Client, requests: Iterable[Request], total: int | None = None) -> Iterator[Answer]:
         """`client.answers`, with progress, and with the tokens counted once for each answer used."""
@@ -221,7 +226,10 @@ class Step:
         return self._outs.path(name)
 
     def finish(self, schema: Schema | None, gate: Suite | None = None, allow_failed: float = 0.0) -> None:
-        """Checks the counts, judges the gate, publishes. Raises StageError, GateFailure."""
+        """Checks the counts, judges the gate, publishes. Raises StageError, OverBudget, GateFailure.
+
+        `allow_failed` is the share of items that may fail for a passing cause, or be over budget.
+        """
         self.ledger.check()
         self._refuse_passing_failures(allow_failed)
         frame = None if schema is None else schema.frame(self._rows)
@@ -236,6 +244,7 @@ class Step:
         write_json(self.outcomes(frame, verdict), self.out("outcomes.json"))
         if frame is not None:
             write_parquet(frame, self.out("rows.parquet"))
+        self._hold_over_budget(frame, allow_failed)
         if verdict is not None and not verdict.passed:
             where = self._outs.hold().relative_to(self.root)
             raise GateFailure(
@@ -274,6 +283,21 @@ class Step:
                 where=self.name,
                 cure="run again: what was answered is stored and not asked again",
             )
+
+    def _hold_over_budget(self, frame: pl.DataFrame | None, allowed: float) -> None:
+        """Else DVC would call the stage unchanged, and nobody would ask when the cap is raised."""
+        counts, items = self.ledger.counts, len(self.ledger.planned)
+        over = counts[Outcome.OVER_BUDGET]
+        if not over or over + counts[Outcome.FAILED] <= allowed * items:
+            return
+        if frame is not None:
+            self._outs.hold()
+        first = next(s for s in self.ledger.rejected if s.outcome is Outcome.OVER_BUDGET)
+        raise OverBudget(
+            f"{over} of {items} items are over budget: {first.detail}",
+            where=self.name,
+            cure="raise the cap in params.yaml and run again: only what is missing is asked",
+        )
 
     def _rejected(self) -> pl.DataFrame:
         rows = [

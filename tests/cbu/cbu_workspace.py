@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 
 from pipelines.llm.answer import Answer, Failure, Usage
+from pipelines.llm.client import Pulse
 from pipelines.llm.request import Request, request_key
 from pipelines.step import Step
 
@@ -26,12 +27,16 @@ class ScriptedClient:
     def __init__(self, script: Script, reverse: bool = False) -> None:
         self.script, self.reverse = script, reverse
         self.asked: list[Request] = []
+        self.embedded: set[str] | None = None
 
     def __enter__(self) -> ScriptedClient:
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
         pass
+
+    def pulse(self) -> Pulse:
+        return Pulse(len(self.asked), 0, 0, 0, 0, len(self.asked), 0, 0.0)
 
     def answers(self, requests: Iterable[Request]) -> Iterator[Answer]:
         self.asked = list(requests)
@@ -43,7 +48,9 @@ class ScriptedClient:
             else:
                 yield Answer(request, key, said, "stop", Usage(10, 5))
 
-    def embed(self, texts: Sequence[str], *, model: str = "", prefix: str = "") -> np.ndarray:
+    def embed(
+        self, texts: Sequence[str], *, model: str = "", prefix: str = "", progress: Any = None
+    ) -> np.ndarray:
         vectors = np.zeros((len(texts), 64), dtype=np.float32)
         for i, text in enumerate(texts):
             for word in text.lower().split():

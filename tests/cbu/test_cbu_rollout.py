@@ -66,7 +66,7 @@ def test_a_whole_answer_counts_one_or_zero(
 def test_an_answer_not_seen_to_its_end_is_left_out_by_its_kind(
     ready: Workspace, said: Failure, outcome: str, reason: str
 ) -> None:
-    ready.run("rollout", ScriptedClient(always(said)), rollouts=2, cut="excluded", **SOLVER)
+    ready.run("rollout", ScriptedClient(always(said)), rollouts=2, cut="excluded", allow_failed=1.0, **SOLVER)
     counts = ready.outcomes("rollout")
     assert (counts[outcome], counts["accepted"], counts["items"]) == (6, 0, 6)
     assert set(ready.rejected("rollout").select("outcome", "reason").rows()) == {(outcome, reason)}

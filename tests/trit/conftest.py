@@ -14,6 +14,7 @@ import pytest
 
 from pipelines.data.config import load, read_params
 from pipelines.llm.answer import Answer, Failure, Usage
+from pipelines.llm.client import Pulse
 from pipelines.llm.request import Request
 from pipelines.step import Step
 from pipelines.trit import feedback, ingest, reason, translate
@@ -35,6 +36,9 @@ class Scripted:
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
         return
+
+    def pulse(self) -> Pulse:
+        return Pulse(len(self.asked), 0, 0, 0, 0, len(self.asked), 0, 0.0)
 
     def answers(self, requests: Iterable[Request]) -> Iterator[Answer]:
         listed = list(requests)

@@ -82,7 +82,7 @@ def test_an_accepted_translation_says_whence_it_comes(loop: Any, scripted: Any) 
 def test_each_translation_ends_once_with_its_reason(
     loop: Any, scripted: Any, said: str | Failure, ending: str
 ) -> None:
-    translated(loop, scripted, {"apples#1": said})
+    translated(loop, scripted, {"apples#1": said}, allow_failed=0.25)
     assert reasons(loop, "translate") == {"apples#1": ending}
     kept = frame(loop, "translate", "rejected").row(0, named=True)
     assert kept["raw"] == ("" if isinstance(said, Failure) else said)
