@@ -218,6 +218,7 @@ class Client:
 
         if isinstance(self._backend, Replay):
             raise miss(self.store, fresh, kept)
+        self.store.require_room()
         jobs = [Job(n.key, n.canonical, n.identity, n.model, n.request, done) for n in fresh]
         for job in jobs:
             if self._backend.llama and job.request.kind == "chat" and registered(job.model).style == "base":

@@ -130,10 +130,14 @@ class Store(Database):
 
         An answer that another process committed first is kept and returned instead.
         """
+        self.require_room()
+        return self._put(records)
+
+    def require_room(self) -> None:
+        """Raises ReadOnlyStore for a store that takes no answers: to be known before any is paid for."""
         if self.is_export:
             cure = "headrace store import it into a store, and name that"
             raise ReadOnlyStore("an export takes no further answers", where=str(self.path), cure=cure)
-        return self._put(records)
 
     def _put(self, records: Sequence[Record]) -> dict[str, Kept]:
         rows = {row[0]: row for row in reversed([row_of(r) for r in records])}

@@ -11,13 +11,13 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from pipelines.llm.request import key_of
-from pipelines.llm.store_errors import as_fault
+from pipelines.llm.store_errors import BrokenStore, as_fault
 from pipelines.llm.store_rows import COLUMNS, VECTOR_COLUMNS, as_text, is_sound, is_sound_vector
 
 READ_BATCH = 500  # SQLite allows 32,766 parameters; larger batches gain nothing
@@ -46,6 +46,20 @@ class Database:
         while rows := self._fetch(query, (last, *values)):
             yield from rows
             last = rows[-1][0]
+
+    def salvage(self, table: str) -> Iterator[tuple[Any, ...]]:
+        """Every row that can be read of a file of which parts cannot, in no order of keys."""
+        columns = self.columns if table == "answers" else SOUND[table][0]
+        query = f"SELECT {columns} FROM {table} WHERE rowid BETWEEN ? AND ?"
+        last = self._fetch(f"SELECT max(rowid) FROM {table}", ())[0][0] or 0
+        for start in range(1, last + 1, READ_BATCH):
+            end = min(start + READ_BATCH - 1, last)
+            try:
+                yield from self._fetch(query, (start, end))
+            except BrokenStore:
+                for one in range(start, end + 1):
+                    with suppress(BrokenStore):
+                        yield from self._fetch(query, (one, one))
 
     def set_aside(self, table: str, keys: Iterable[bytes]) -> int:
         """Take damaged rows out of use, kept for a look in the table `damaged`; how many were damaged.

@@ -54,6 +54,5 @@ def as_fault(error: sqlite3.Error, path: Path) -> HeadraceError:
     for prefix, kind, what, cure in _BY_NAME:
         if name.startswith(prefix):
             return kind(what, where=str(path), cure=cure)
-    return BrokenStore(
-        f"the response store fails: {error}", where=str(path), cure="move it away and run again"
-    )
+    cure = "move it away, then `headrace store import` it: what can be read comes back"
+    return BrokenStore(f"the response store fails: {error}", where=str(path), cure=cure)

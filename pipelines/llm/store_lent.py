@@ -99,7 +99,7 @@ def _of_store(path: Path) -> Iterator[Piece]:
 
     with Store(path, readonly=True) as other:
         for table, (_, sound) in SOUND.items():
-            rows = other.scan(table)
+            rows = other.salvage(table)
             while batch := list(islice(rows, BATCH)):
                 good = [r for r in batch if sound(r) and is_named_by_its_request(table, r)]
                 records = [record_of(r) for r in good] if table == "answers" else []

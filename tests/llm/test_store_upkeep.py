@@ -25,7 +25,7 @@ from pipelines.llm.client import open_client
 from pipelines.llm.request import Request, named_request, request_key
 from pipelines.llm.settings import Settings
 from pipelines.llm.store import Kept, Record, Store
-from pipelines.llm.store_errors import NewerStore, NotAStore, ReadOnlyStore
+from pipelines.llm.store_errors import BrokenStore, NewerStore, NotAStore, ReadOnlyStore
 from pipelines.llm.store_export import export_all, export_some
 from pipelines.llm.store_lent import Merged, take_in
 from pipelines.llm.store_upkeep import prunable, prune, stats, verify
@@ -193,6 +193,30 @@ def test_another_store_is_imported_without_its_damaged_rows(store: Store, tmp_pa
     with Store(tmp_path / "mine.sqlite") as mine:
         assert take_in(mine, store.path) == Merged(new=5, refused=1)
         assert mine.count() == 4
+
+
+def test_a_file_of_which_pages_are_broken_is_named_and_all_else_comes_back(tmp_path: Path) -> None:
+    path = tmp_path / "big.sqlite"
+    with Store(path) as big:
+        big.put([record(n, f"answer {n}") for n in range(2000)])
+        (pages,) = big.query("PRAGMA page_count")[0]
+        big.compact()
+    raw = bytearray(path.read_bytes())
+    for page in range(pages // 2, pages // 2 + 4):
+        raw[page * 4096 : (page + 1) * 4096] = b"\xa5" * 4096
+    path.write_bytes(bytes(raw))
+    keys = [record(n).key for n in range(2000)]
+    with (
+        Store(path) as big,
+        pytest.raises(BrokenStore, match="fails: .*move it away, then .headrace store import"),
+    ):
+        big.answers(keys)
+    with Store(tmp_path / "new.sqlite") as new:
+        assert take_in(new, path).new > 1900
+        found = new.answers(keys)
+        assert len(found) > 1900
+        assert all(found[k].text == f"answer {n}" for n, k in enumerate(keys) if k in found)
+        assert verify(new).count == 0
 
 
 def test_an_import_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
@@ -376,6 +400,16 @@ def test_an_export_is_replayed_by_its_path_and_takes_no_answer(store: Store, tmp
     assert texts == {f"row{n}": f"answer {n}" for n in range(5)}
     assert path.read_bytes() == before
     assert sorted(p.name for p in tmp_path.iterdir() if "run" in p.name) == ["run.parquet"]
+
+
+def test_with_an_export_for_a_store_nothing_is_asked(serve, store: Store, tmp_path: Path) -> None:
+    export_all(store, tmp_path / "run.parquet")
+    server = serve()
+    with open_client(settings(server.url), tmp_path / "run.parquet") as client:
+        assert len(list(client.answers(map(question, range(5))))) == 5
+        with pytest.raises(ReadOnlyStore, match="takes no further answers"):
+            list(client.answers([question(50)]))
+    assert server.requests() == []
 
 
 def test_a_reader_of_a_lent_export_needs_no_store_and_makes_none(store: Store, tmp_path: Path) -> None:
