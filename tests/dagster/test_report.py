@@ -7,6 +7,8 @@ from brook_workspace import ALL, Brook, staleness
 
 from dagster_project.report import report
 from dagster_project.versions import Graph, fingerprint
+from pipelines.pace import Figures
+from pipelines.progress import Told, keep, outcomes_version
 
 FRESH = dict.fromkeys(ALL, "FRESH")
 
@@ -22,6 +24,30 @@ def test_after_a_shell_run_every_asset_is_fresh(shell_made: Brook, instance: dg.
     assert event is not None and event.asset_materialization is not None
     assert event.asset_materialization.metadata["origin"].value == "made by a shell run"
     assert event.asset_materialization.metadata["rows in"].value == 6
+
+
+def test_the_figures_of_the_model_calls_that_made_it_are_told_with_it(
+    shell_made: Brook, instance: dg.DagsterInstance
+) -> None:
+    for stage, version in (
+        ("brook.ingest", ""),
+        ("brook.loud", outcomes_version(shell_made.root, "brook/loud")),
+    ):
+        figures = Figures(100, 60, 40, 3, 1.5, 10.0).plain()
+        keep(shell_made.root, Told(stage, 1, figures, ended=True, outcomes=version))
+    told(shell_made, instance)
+    shown = {}
+    for name in ("ingest", "loud"):
+        event = instance.get_latest_materialization_event(dg.AssetKey(["brook", name]))
+        assert event is not None and event.asset_materialization is not None
+        metadata = event.asset_materialization.metadata
+        shown[name] = {k: v.value for k, v in metadata.items() if k.startswith("calls/")}
+    assert shown["ingest"] == {}, "another run made these outs"
+    assert shown["loud"] == {
+        "calls/rows per second": 10.0, "calls/answers asked": 60, "calls/answers stored before": 40,
+        "calls/answers failed": 3, "calls/stored share": 0.4, "calls/spent in this run (USD)": 1.5,
+        "calls/seconds of model calls": 10.0,
+    }  # fmt: skip
 
 
 def test_a_second_look_tells_nothing(shell_made: Brook, instance: dg.DagsterInstance) -> None:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import base64
 import html
 import json
+import traceback
+from pathlib import Path
 from urllib.parse import quote, quote_plus
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from questions import question, settings
 
+from pipelines.errors import ConfigError
+from pipelines.llm.client import open_client
 from pipelines.llm.secret import SHORTEST, Secret
 
 KEYS = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=SHORTEST, max_size=40)
@@ -51,3 +56,29 @@ def test_the_password_of_an_address_is_a_secret_too() -> None:
 
 def test_a_secret_does_not_show_itself() -> None:
     assert "planted" not in f"{Secret('planted-key', ('planted-too',))!r}"
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "//ann:planted-pass@host", "ann:planted-pass@host:1/v1", "http://ann:planted-pass@[::1",
+        "http://ann:planted-pass@host:99999", "http://ann:planted-pass@",
+    ],
+)  # fmt: skip
+def test_an_address_that_is_none_is_refused_without_its_password(tmp_path: Path, address: str) -> None:
+    with pytest.raises(ConfigError) as caught, open_client(settings(address), tmp_path / "s") as client:
+        list(client.answers([question(1)]))
+    said = "".join(traceback.format_exception(caught.value))
+    assert "base_url" in str(caught.value) and "planted-pass" not in said
+
+
+def test_a_password_beside_a_key_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_LLM_API_KEY", "planted-key")
+    address = "http://ann:planted-pass@127.0.0.1:9"
+    with pytest.raises(ConfigError) as caught, open_client(settings(address), tmp_path / "s") as client:
+        list(client.answers([question(1)]))
+    assert str(caught.value) == (
+        "http://127.0.0.1:9: has a password, and there is a key in the environment "
+        "(take the one out, or unset HEADRACE_LLM_API_KEY)"
+    )
+    assert "planted" not in "".join(traceback.format_exception(caught.value))
