@@ -7,15 +7,18 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import hypothesis
 import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import strategies as st
 from questions import question, settings
 
 from pipelines.errors import EnvironmentFault
@@ -24,7 +27,7 @@ from pipelines.llm.backends.replay import ReplayMiss
 from pipelines.llm.client import open_client
 from pipelines.llm.request import Request, named_request, request_key
 from pipelines.llm.settings import Settings
-from pipelines.llm.store import Kept, Record, Store
+from pipelines.llm.store import KEPT_FAILURES, Kept, Record, Store
 from pipelines.llm.store_errors import BrokenStore, NewerStore, NotAStore, ReadOnlyStore
 from pipelines.llm.store_export import export_all, export_some
 from pipelines.llm.store_lent import Merged, take_in
@@ -157,6 +160,29 @@ def test_an_export_brings_back_every_field_of_a_record(store: Store, tmp_path: P
             assert got.made_at == 1_700_000_000
         assert np.array_equal(other.embeddings([VECTOR_KEY])[VECTOR_KEY], np.arange(4))
         assert verify(other).count == 0
+
+
+@hypothesis.given(
+    text=st.text(),
+    detail=st.text(),
+    body=st.binary(),
+    usd=st.floats(0, 1e9),
+    tokens=st.integers(0, 2**40),
+    failure=st.sampled_from([None, *sorted(KEPT_FAILURES)]),
+)
+@hypothesis.settings(max_examples=40, deadline=None)
+def test_whatever_a_model_says_comes_back_from_store_and_export(
+    text: str, detail: str, body: bytes, usd: float, tokens: int, failure: Failure | None
+) -> None:
+    kept = Kept(text, "stop", Usage(tokens, tokens + 1, usd, tokens // 2), failure, detail)
+    told = replace(record(1), kept=kept, body=body)
+    with tempfile.TemporaryDirectory() as folder, Store.without_file() as there, Store.without_file() as back:
+        assert there.put([told]) == {told.key: kept}
+        assert there.answers([told.key]) == {told.key: kept}
+        assert there.record(told.key) == told
+        export_all(there, Path(folder) / "a.parquet")
+        assert take_in(back, Path(folder) / "a.parquet") == Merged(new=1)
+        assert back.record(told.key) == told
 
 
 def test_a_plain_export_leaves_out_when_and_how_fast(store: Store, tmp_path: Path) -> None:
