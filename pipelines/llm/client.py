@@ -153,7 +153,9 @@ class Client:
             if self._courier is None and self.settings.backend in BATCHED:
                 from pipelines.llm.backends.batch import open_carrier
 
-                self._courier = open_carrier(self.settings, self._backend, self.store, self.spent)
+                self._courier = open_carrier(
+                    self.settings, self._backend, self.store, self.spent, self._budget
+                )
             if self._courier is None:
                 from pipelines.llm.courier import Courier
 
@@ -255,6 +257,8 @@ class Client:
         """What comes next; what waits for money is tried again with all that comes, and now and then."""
         while self._budget is not None and self._budget.waiting:
             self._let(*self._budget.again())
+            if self._courier is not None:
+                self._courier.flush()  # nothing else comes before we have waited
             with suppress(Empty):
                 return done.get(timeout=MONEY_S)
         return done.get()

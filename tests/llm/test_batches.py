@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -18,8 +19,10 @@ from pipelines.errors import ConfigError, EnvironmentFault
 from pipelines.llm.answer import Answer, Failure
 from pipelines.llm.backends.batch_ledger import Ledger, ledger_path
 from pipelines.llm.backends.batch_settings import BatchSettings
+from pipelines.llm.caps import Cap, Caps
 from pipelines.llm.client import Client, open_client
 from pipelines.llm.job import Job
+from pipelines.llm.prices import Price
 from pipelines.llm.request import named_request
 from pipelines.llm.settings import Settings
 from pipelines.llm.store import Store
@@ -295,7 +298,43 @@ def test_the_key_of_the_endpoint_reaches_neither_ledger_nor_error(
         assert b"sk-planted-secret" not in path.read_bytes()
 
 
-@pytest.mark.parametrize(("name", "value"), [("rest", "opnai"), ("max_requests", 0), ("poll_s", 0.0)])
+def test_a_batch_costs_its_share_of_the_price_and_what_it_left_costs_all_of_it(sell, tmp_path: Path) -> None:
+    server, store = sell(ends=["expired"]), tmp_path / "s.sqlite"
+    told = replace(batched(server.url), prices={"scripted": Price(prompt=1.0, completion=2.0)})
+    with open_client(told, store) as client:
+        answers = {a.id: a for a in client.answers(map(question, range(20)))}
+    costs = {(k in server.single(), a.usage.cost_usd) for k, a in answers.items()}
+    assert costs == {(False, 7e-6), (True, 14e-6)}  # 10 prompt tokens and 2 of the completion
+    assert client.spent.cost_usd == pytest.approx(10 * 7e-6 + 10 * 14e-6)
+    with Store(store) as kept:
+        assert {k: v.usage.cost_usd for k, v in kept.answers(answers).items()} == {
+            k: a.usage.cost_usd for k, a in answers.items()
+        }
+
+
+def test_what_waits_for_money_goes_in_a_later_batch(sell, tmp_path: Path) -> None:
+    server = sell()  # 40 answers take 480 tokens, of which many more are held beforehand
+    capped = replace(batched(server.url), caps=Caps(stage=Cap(tokens=4000)))
+    with open_client(capped, tmp_path / "s.sqlite") as client:
+        answers = list(client.answers(map(question, range(40))))
+    assert len(answers) == 40 and all(a.ok for a in answers)
+    assert len(server.events("create")) > 1 and set(server.batched().values()) == {1}
+
+
+def test_what_is_over_a_cap_is_not_sent_and_goes_when_the_cap_is_raised(sell, tmp_path: Path) -> None:
+    server, store = sell(), tmp_path / "s.sqlite"
+    capped = replace(batched(server.url), caps=Caps(stage=Cap(tokens=450)))
+    with open_client(capped, store) as client:
+        ends = Counter(a.failure for a in client.answers(map(question, range(20))))
+    assert set(ends) == {None, Failure.OVER_BUDGET} and sum(ends.values()) == 20
+    assert len(server.batched()) == ends[None]
+    assert all(a.ok for a in ask(server, store))
+    assert set(server.batched().values()) == {1} and len(server.batched()) == 20
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("rest", "singel"), ("max_requests", 0), ("poll_s", 0.0), ("price_share", 1.5)]
+)
 def test_a_setting_that_cannot_be_is_named(name: str, value: object) -> None:
     with pytest.raises(ConfigError, match=f"llm.batch.{name}"):
         BatchSettings(**{name: value})  # type: ignore[arg-type]

@@ -25,6 +25,7 @@ from pipelines.llm.backends.batch_watch import Seen, Watch
 from pipelines.llm.store import Kept
 
 if TYPE_CHECKING:
+    from pipelines.llm.budget import Budget
     from pipelines.llm.courier import Courier
     from pipelines.llm.endpoint import Backend
     from pipelines.llm.job import Handed, Job
@@ -257,11 +258,14 @@ def _left(batch: Batch, seen: Seen) -> Kept:
     return Kept("", failure=failure, detail=f"batch {batch.id} ended as {seen.status} without this{said}")
 
 
-def open_carrier(settings: Settings, backend: Backend, store: Store, spent: Spent) -> BatchCarrier:
+def open_carrier(
+    settings: Settings, backend: Backend, store: Store, spent: Spent, budget: Budget | None
+) -> BatchCarrier:
     """The carrier of the backends `batch` and `vllm-batch`."""
     from pipelines.llm.courier import Courier
 
-    rest = Courier(backend, settings, store, spent) if settings.batch.rest == "single" else None
+    single = settings.batch.rest == "single"
+    rest = Courier(backend, settings, store, spent, budget) if single else None
     if settings.backend == "vllm-batch":
         return BatchCarrier(settings, store, spent, lambda: local_desk(settings, store.path), rest)
     return BatchCarrier(settings, store, spent, lambda: openai_desk(settings), rest)

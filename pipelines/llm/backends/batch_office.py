@@ -7,12 +7,13 @@ found there after `settle_s` was never made, and its questions are free again.
 
 from __future__ import annotations
 
+import math
 import random
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -23,6 +24,7 @@ from pipelines.llm.backends.batch_ledger import Batch, Ledger, Line
 from pipelines.llm.backends.batch_watch import Seen, Watch
 from pipelines.llm.courier import media_refs
 from pipelines.llm.media import MediaFault, has_media, read_media
+from pipelines.llm.prices import NANO, charge, price_of
 from pipelines.llm.protocol import request_body
 from pipelines.llm.store import Kept, Store
 
@@ -97,6 +99,15 @@ class Office:
         deadline = batch.made_at + told.deadline_s if told.deadline_s else None
         first, most = (min(s, self.desk.look_s) for s in (told.poll_s, told.poll_max_s))
         return Watch(first, most, self.settings.patience_s, deadline, batch.made_at + first)
+
+    def priced(self, batch: Batch, kept: Kept) -> Kept:
+        """An answer with what it cost: as the seller bills, else by the price table, for a batch."""
+        usage, ours = kept.usage, self.desk.alone
+        if usage.billed:
+            return kept
+        single = charge(price_of(self.settings.prices, batch.model, ours=ours), usage)
+        share = 1.0 if ours else self.settings.batch.price_share
+        return replace(kept, usage=replace(usage, cost_usd=math.ceil(single.nano * share) / NANO))
 
     def _refuse_elsewhere(self, uids: set[str]) -> None:
         """A question that is out at another desk is paid for there. Raises ConfigError."""

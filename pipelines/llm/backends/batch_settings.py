@@ -22,6 +22,7 @@ class BatchSettings:
 
     rest: str = "single"
     deadline_s: float = 0.0  # after it a batch is cancelled and the rest goes on; 0: the seller's own
+    price_share: float = 0.5  # of the price of a single question; what runs here has no such discount
     poll_s: float = 5.0  # to the first look at a batch; grows by half with each further look
     poll_max_s: float = 120.0
     settle_s: float = 10.0  # a batch whose making was cut off may appear in the seller's list this late
@@ -37,6 +38,8 @@ class BatchSettings:
                 where="params.yaml: llm.batch.rest",
                 cure=nearest(self.rest, RESTS),
             )
+        if not 0 <= self.price_share <= 1:
+            raise ConfigError("must lie in [0, 1]", where="params.yaml: llm.batch.price_share")
         for name in ("poll_s", "poll_max_s", "window", "max_requests", "max_mb", "local_requests"):
             if getattr(self, name) <= 0:
                 raise ConfigError("must be above 0", where=f"params.yaml: llm.batch.{name}")

@@ -65,7 +65,7 @@ def take(office: Office, batch: Batch, seen: Seen, hand: Hand) -> Taken:
         for key, line in known.items():
             failure = replies[key].kept.failure
             if failure is None or failure in KEPT_FAILURES:
-                records.append(_record(batch, line, replies[key]))
+                records.append(_record(batch, line, replies[key], office.priced(batch, replies[key].kept)))
             elif failure not in TRANSIENT:
                 failed[key] = replies[key].kept
         if records:
@@ -88,14 +88,14 @@ def _replies(group: Iterable[bytes], kind: str) -> dict[str, Reply]:
     return replies
 
 
-def _record(batch: Batch, line: Line, reply: Reply) -> Record:
+def _record(batch: Batch, line: Line, reply: Reply, kept: Kept) -> Record:
     return Record(
         key=line.key,
         kind=batch.kind,
         model=batch.model,
         identity=line.identity,
         request=line.request,
-        kept=reply.kept,
+        kept=kept,
         body=reply.body,
         row=line.row,
         purpose=line.purpose,
