@@ -2,7 +2,7 @@
 
 The run is launched and terminated as the page does it, by the GraphQL API of the
 servers that `headrace ui` starts: queued by the daemon, run by a worker of the
-code server. The stage asks an embedded model.
+code server. One stage asks an embedded model, another an endpoint that fails in every way.
 """
 
 from __future__ import annotations
@@ -20,18 +20,22 @@ from typing import Any
 
 import psutil
 import pytest
+import yaml
 from brook_workspace import shell
 
 from dagster_project import serve
 from dagster_project.reload import LOCATION
 from pipelines.graph import lock
 from pipelines.llm.store import Store
+from tests.llm.scripted_server import ScriptedServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.live, pytest.mark.timeout(900)]
 STAGE, KEY = "trit.translate@fr", ["trit", "translate", "fr"]
 PLENTY = 40  # translations of each problem: minutes of work
 ASKED = 20  # requests that the model server has seen when the run is terminated
 IN_FLIGHT = 8  # llm.concurrency of the demo
+AT_ONCE = 64  # in flight at the endpoint that fails
+FAULTS = {"429": 0.15, "500": 0.1, "hang": 0.05, "html": 0.05, "garbage": 0.05, "length": 0.05, "empty": 0.05}
 LAUNCH = """mutation Launch($params: ExecutionParams!) {
   launchRun(executionParams: $params) {
     __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message }
@@ -74,6 +78,25 @@ class Page:
     def status(self, run: str) -> str:
         return str(self.ask(STATUS, id=run)["runOrError"]["status"])
 
+    def terminate(self, run: str) -> None:
+        """Ends a run at work, and waits until the page says so."""
+        assert self.status(run) == "STARTED"
+        [told] = self.ask(TERMINATE, ids=[run])["terminateRuns"]["terminateRunResults"]
+        assert told["__typename"] == "TerminateRunSuccess"
+        until(lambda: self.status(run) == "CANCELED", 60)
+
+    def set(self, **changes: Any) -> None:
+        """Changes params.yaml: keys as in `trit__translate__backend`."""
+        path = self.root / "params.yaml"
+        params = yaml.safe_load(path.read_text())
+        for name, value in changes.items():
+            *above, last = name.split("__")
+            at = params
+            for part in above:
+                at = at[part]
+            at[last] = value
+        path.write_text(yaml.safe_dump(params, sort_keys=False, allow_unicode=True))
+
     def asked(self) -> list[str]:
         """Keys of the requests that the model server has seen."""
         if not self.requests.exists():
@@ -86,12 +109,18 @@ class Page:
             return {key for key in self.asked() if store.record(key) is not None}
 
 
-@pytest.fixture
-def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Page]:
-    root, requests = tmp_path / "workspace", tmp_path / "requests.jsonl"
-    for name in ("HEADRACE_LLM_BACKEND", "HEADRACE_LLM_BASE_URL", "HEADRACE_STORE"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HEADRACE_SERVER_LOG", str(requests))
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    folder = tmp_path_factory.mktemp("page")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        for name in ("HEADRACE_LLM_BACKEND", "HEADRACE_LLM_BASE_URL", "HEADRACE_STORE"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("HEADRACE_SERVER_LOG", str(folder / "requests.jsonl"))
+        yield from served(folder / "workspace", folder / "requests.jsonl")
+
+
+def served(root: Path, requests: Path) -> Iterator[Page]:
+    """A workspace whose problems are read, under the servers."""
     headrace("init", str(root), "--set", f"trit.translate.samples={PLENTY}")
     headrace("run", "trit.ingest", cwd=root)
     with socket.socket() as probe:
@@ -141,11 +170,7 @@ def test_terminating_a_run_leaves_no_process_and_no_lock_and_keeps_what_was_answ
     before = at_work(page.root)
     assert any("-m pipelines trit.translate fr" in c for c in before), before
     assert any("-m pipelines.llm.server" in c for c in before), before
-    assert page.status(run) == "STARTED"
-
-    [told] = page.ask(TERMINATE, ids=[run])["terminateRuns"]["terminateRunResults"]
-    assert told["__typename"] == "TerminateRunSuccess"
-    until(lambda: page.status(run) == "CANCELED", 60)
+    page.terminate(run)
     assert at_work(page.root) == []  # already: they end before the run does
     asked = page.asked()
 
@@ -158,3 +183,22 @@ def test_terminating_a_run_leaves_no_process_and_no_lock_and_keeps_what_was_answ
     assert not (page.root / "data" / "trit" / "translate" / "fr" / "rows.parquet").exists()
     assert page.asked() == asked, "something still asks"
     assert len(page.stored()) >= ASKED - IN_FLIGHT
+
+
+def test_terminating_a_run_amid_failing_calls_leaves_no_process_and_sends_nothing_more(page: Page) -> None:
+    with ScriptedServer({"shares": FAULTS}, latency_ms=200) as server:
+        page.set(llm__base_url=server.url, llm__concurrency=AT_ONCE, trit__translate__backend="openai")
+        run = page.launch("trit", "translate", "pt")
+        until(lambda: len(server.requests()) >= 3 * AT_ONCE, 240)
+        page.terminate(run)
+        assert at_work(page.root) == []
+        seen = server.requests()
+        headrace("status", cwd=page.root)  # takes its time, and both locks
+        assert len(server.requests()) == len(seen), "something still asks"
+    kinds = {json.dumps(r["fault"], sort_keys=True) for r in seen}
+    assert len(kinds) > 4, "the endpoint failed in few ways"
+    good = {r["key"] for r in seen if r["fault"] is None}
+    with Store(page.root / ".headrace" / "responses.sqlite") as store:
+        kept = {k for k in good if store.record(k) is not None}
+    assert len(good) - len(kept) <= AT_ONCE, "answers were lost that were not in flight"
+    assert not (page.root / "data" / "trit" / "translate" / "pt" / "rows.parquet").exists()
