@@ -76,7 +76,8 @@ def take_in(store: Store, path: Path) -> Merged:
     A kill in between leaves whole batches; once more takes the rest. Raises NotAStore, NewerStore.
     """
     total = Merged()
-    for records, vectors, refused in _of_store(path) if is_database(path) else read(path):
+    pieces = _of_store(type(store)(path, readonly=True)) if is_database(path) else read(path)
+    for records, vectors, refused in pieces:
         total += _take_answers(store, records) + _take_vectors(store, vectors) + Merged(refused=refused)
     return total
 
@@ -93,11 +94,9 @@ def read(path: Path) -> Iterator[Piece]:
             yield records, vectors, len(rows) - len(named)
 
 
-def _of_store(path: Path) -> Iterator[Piece]:
+def _of_store(opened: Store) -> Iterator[Piece]:
     """Another store in the same batches, damaged rows left out."""
-    from pipelines.llm.store import Store
-
-    with Store(path, readonly=True) as other:
+    with opened as other:
         for table, (_, sound) in SOUND.items():
             rows = other.salvage(table)
             while batch := list(islice(rows, BATCH)):
