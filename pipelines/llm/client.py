@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from pipelines.errors import ConfigError
 from pipelines.llm.answer import Answer, Failure
+from pipelines.llm.backends.batch_ledger import refuse_out
 from pipelines.llm.backends.embedded import Embedded
 from pipelines.llm.backends.openai import OpenAI
 from pipelines.llm.backends.replay import Replay, miss
@@ -226,6 +227,8 @@ class Client:
             if self._backend.llama and job.request.kind == "chat" and registered(job.model).style == "base":
                 cure = "ask it by completion, or choose a chat model"
                 raise ConfigError(f"{job.model} is a base model and cannot chat", cure=cure)
+        if self.settings.backend not in BATCHED:
+            refuse_out(self.store.path, (job.key for job in jobs))
         if self._budget is None:
             self.courier().send(jobs)
         else:

@@ -15,7 +15,8 @@ Script, JSON, all optional:
   line at all), "null" (no response, an error), "garbage" (a torn line), "twice", "length";
 - "strangers": lines for custom_ids that no batch asked, in each output file;
 - "faults": {op: [...]}: statuses given to the first requests of that op, null being none; "lost" does
-  the work and then drops the connection, "drop" drops it at once, "html" answers with a page;
+  the work and then drops the connection, "drop" drops it at once, "html" answers with a page,
+  "echo" refuses and says the key that it was shown;
 - "list_late": batches do not appear in a list for the first N lists (0);
 - "limits": {"requests": n, "bytes": n}: larger files are refused.
 
@@ -302,8 +303,9 @@ def _faulty(seller: Seller, op: str, handle: Any) -> Any:
             request.transport.close()
         if fault == "html":
             return web.Response(text="<html>Bad gateway</html>", content_type="text/html")
-        status = fault if isinstance(fault, int) else 500
-        return web.json_response({"error": {"message": f"scripted {fault}"}}, status=status)
+        status = fault if isinstance(fault, int) else 400 if fault == "echo" else 500
+        said = request.headers.get("Authorization") if fault == "echo" else f"scripted {fault}"
+        return web.json_response({"error": {"message": said}}, status=status)
 
     return handled
 

@@ -268,6 +268,19 @@ def test_questions_that_are_out_at_another_address_are_not_paid_for_again(sell, 
     assert server.url in str(caught.value) and not other.batched()
 
 
+def test_questions_that_are_out_are_not_asked_singly_by_another_backend(sell, tmp_path: Path) -> None:
+    server, store = sell(looks=10**6), tmp_path / "s.sqlite"
+    with open_client(batched(server.url), store) as client:
+        client.courier().send(jobs_of(client, range(5)))
+        client.courier().flush()
+        wait_until(lambda: open_batches(store) == ["batch_1"])
+    with open_client(settings(server.url), store) as client:
+        assert next(client.answers([question(9)])).ok
+        with pytest.raises(ConfigError, match="5 of these questions are out in a batch, such as batch_1"):
+            list(client.answers(map(question, range(8))))
+    assert len(server.single()) == 1
+
+
 def test_two_clients_on_one_store_submit_each_question_once(sell, tmp_path: Path) -> None:
     server, store = sell(looks=3), tmp_path / "s.sqlite"
     with ThreadPoolExecutor(2) as pool:
@@ -289,11 +302,11 @@ def test_the_key_of_the_endpoint_reaches_neither_ledger_nor_error(
     sell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HEADRACE_LLM_API_KEY", "sk-planted-secret")
-    server, store = sell(faults={"create": [None, 400]}), tmp_path / "s.sqlite"
+    server, store = sell(faults={"create": [None, "echo"]}), tmp_path / "s.sqlite"
     ask(server, store, count=3)
     with pytest.raises(ConfigError) as caught:
         ask(server, store, count=6)
-    assert "sk-planted" not in str(caught.value)
+    assert "sk-planted" not in str(caught.value) and "***" in str(caught.value)
     for path in tmp_path.glob("s.*"):
         assert b"sk-planted-secret" not in path.read_bytes()
 

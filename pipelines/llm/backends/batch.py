@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pipelines.llm.tally import Spent
 
 STOP_S = 30.0
+LEAVE_S = 5.0  # a look at a batch may hang; nothing is lost by leaving it
 LOST = frozenset({"expired", "cancelled"})  # the questions are good, time ran out
 
 
@@ -110,7 +111,7 @@ class BatchCarrier:
             self._closing = True
             self._fail(StageError("the model client was closed while requests were in flight"))
             self._changed.notify()
-        self._thread.join(STOP_S)
+        self._thread.join(STOP_S if self._alone else LEAVE_S)  # our own processes end before we do
         if self._rest is not None:
             self._rest.close()
 

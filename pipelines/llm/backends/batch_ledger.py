@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
-from pipelines.errors import EnvironmentFault
+from pipelines.errors import ConfigError, EnvironmentFault
 from pipelines.llm.store_errors import NewerStore, NotAStore, as_fault
 
 VERSION = 1
@@ -82,6 +82,25 @@ class Line:
 def ledger_path(store: Path) -> Path:
     """The ledger that belongs to the response store at `store`."""
     return store.with_name(f"{store.stem}.batches.sqlite")
+
+
+def refuse_out(store: Path, keys: Iterable[str]) -> None:
+    """Raises ConfigError when a question is out in a batch: to ask it singly would pay for it twice."""
+    path = ledger_path(store)
+    if not path.is_file():
+        return
+    ledger = Ledger(path)
+    try:
+        out = ledger.out(keys)
+        first = next((b for b in ledger.batches() if b.uid in out.values()), None)
+        if first is not None:
+            raise ConfigError(
+                f"{len(out)} of these questions are out in a batch, such as {first.id or first.uid}",
+                where=first.address,
+                cure="headrace batches --wait, or --cancel ID and then --wait",
+            )
+    finally:
+        ledger.close()
 
 
 class Ledger:
