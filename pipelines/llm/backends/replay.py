@@ -64,7 +64,7 @@ def miss(store: Store, missing: Sequence[Named], found: Collection[str] = ()) ->
     """
     first = missing[0].request
     who = f"{first.purpose or 'a request'} of row {first.row or '(unnamed)'}, sample {first.sample}"
-    what = f"replay: no stored answer of {first.model} to {who}: {_why(store, missing[0])}"
+    what = f"replay: no stored answer of {missing[0].model} to {who}: {_why(store, missing[0])}"
     if len(missing) > 1:
         what += f"; {len(missing) - 1} more of the requests at hand are not stored"
     stored = {r.key for r in store.asked_for(purpose=first.purpose)} if first.purpose else set()
