@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from pipelines.llm.answer import Answer
     from pipelines.llm.client import Client
     from pipelines.llm.request import Request
+    from pipelines.llm.settings import Settings
 
 
 ANSWERS = Path("data/answers/answers.parquet")  # the answers that the rows reach; see evaluation.answers
@@ -170,16 +171,21 @@ class Step:
 
         `model` is the stage's own; `llm.model` of params.yaml, when set, stands in for it.
         """
-        from pipelines.data.config import load
         from pipelines.llm.client import open_client
+
+        settings = self.settings(backend, model)
+        return open_client(settings, store_path(self.root), self.root / ANSWERS, self.name)
+
+    def settings(self, backend: str, model: str = "") -> Settings:
+        """The section `llm` of params.yaml for this stage; raises ConfigError."""
+        from pipelines.data.config import load
         from pipelines.llm.settings import Settings
 
         told = {k: v for k, v in self.llm.items() if k != "model"}
         chosen = self.llm.get("model") or model
-        settings = {**told, "backend": backend, **({"model": chosen} if chosen else {})}
         self._replaced = model if chosen != model else ""
-        told_so = load(Settings, settings, "llm")
-        return open_client(told_so, store_path(self.root), self.root / ANSWERS, self.name)
+        own = {**told, "backend": backend, **({"model": chosen} if chosen else {})}
+        return load(Settings, own, "llm")
 
     def ask(self, client: Client, requests: Iterable[Request], total: int | None = None) -> Iterator[Answer]:
         """`client.answers`, with progress, and with the tokens counted once for each answer used."""

@@ -11,6 +11,7 @@ from pipelines.errors import ConfigError, nearest
 
 VERBS = {
     "run": "bring the graph, or the named stages and what they need, up to date",
+    "preview": "what a run would ask of models, and what it would cost and take; nothing is asked",
     "status": "rows in, accepted, rejected and freshness of every stage",
     "trace": "where a row comes from, down to raw line, prompt and model answer",
     "refresh": "ask for new answers to the questions that are due, as a dated file of observations",

