@@ -11,21 +11,26 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
-from pipelines.errors import ConfigError
+from pipelines.errors import ConfigError, StageError
 from pipelines.llm.answer import Failure
 from pipelines.llm.caps import Cap, Caps
+from pipelines.llm.job import Job
 from pipelines.llm.prices import NANO, Amount, Price, charge, most, price_of
+from pipelines.llm.request import Request, named_request
 from pipelines.llm.spending import NOTHING, Limit, Place, Spending, Verdict, Word
 
 if TYPE_CHECKING:
-    from pipelines.llm.job import Asked, Job
+    from pipelines.llm.job import Asked
     from pipelines.llm.store import Kept
 
 RUN_VARIABLE = "HEADRACE_RUN_ID"
@@ -33,6 +38,7 @@ LOST = frozenset({Failure.TIMEOUT, Failure.NETWORK, Failure.BROKEN_BODY})  # bil
 UNBILLED = frozenset(
     {Failure.BAD_REQUEST, Failure.OVERLOADED, Failure.SERVER, Failure.HTML, Failure.OVER_BUDGET}
 )
+WAIT_S = 0.25  # between two looks at what others spend
 FLUSH = 256  # settled questions between two writes, if nothing else writes
 _THIS_PROCESS = uuid.uuid4().hex
 
@@ -154,12 +160,37 @@ class Budget:
         usage = replace(kept.usage, cost_usd=charge(self._price(model), kept.usage).nano / NANO)
         return replace(asked, reply=replace(asked.reply, kept=replace(kept, usage=usage)))
 
-    def settle(self, key: str, done: object, kept: Kept) -> None:
-        """Charge the end of the question `key` that reports to `done`; its usage may be `priced`."""
+    @contextmanager
+    def paying(self, model: str, prompts: Sequence[str]) -> Iterator[Job]:
+        """A batch of texts to embed, as one question: held for on the way in, to be settled inside.
+
+        Waits while it would fit if others came out cheaper. Raises StageError when it cannot fit.
+        """
+        request = Request("embedding", model, prompt="\n".join(prompts))
+        named = named_request(request, model, "")
+        job = Job(named.key, named.canonical, "", model, request, SimpleQueue())
+        try:
+            within, over = self.reserve([job])
+            while not within:
+                if over:
+                    what = f"embeddings of {model} are over budget: {over[0][1]} is reached"
+                    raise StageError(what, where=self.stage or None, cure="raise the cap and run again")
+                time.sleep(WAIT_S)
+                within, over = self.again()
+            yield job
+        finally:
+            self.recall(job.done)
+            self.flush()
+
+    def settle(self, key: str, done: object, kept: Kept) -> float:
+        """Charge the end of the question `key` that reports to `done`; its usage may be `priced`.
+
+        Returns what it came to, in USD.
+        """
         with self._lock:
             hold = self._holds.pop((key, id(done)), None)
             if hold is None:
-                return
+                return 0.0
             usage = kept.usage
             if usage.prompt_tokens or usage.completion_tokens or usage.cost_usd:
                 cost = charge(self._price(hold.job.model), usage)
@@ -168,6 +199,7 @@ class Budget:
                 free = kept.failure in UNBILLED or (kept.failure in LOST and not hold.sent)
                 cost = NOTHING if free else hold.amount
             self._note(hold, cost)
+            return cost.nano / NANO
 
     def _note(self, hold: _Hold, cost: Amount) -> None:
         held = hold.amount if hold.held else NOTHING

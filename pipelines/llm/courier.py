@@ -115,16 +115,24 @@ class Courier:
                 self._loop.close()
 
     def embed(self, model: str, prompts: list[str]) -> list[list[float]]:
-        """Vectors of one batch from an embeddings endpoint, in order. Raises EnvironmentFault."""
-        vectors, reply = self.run(self._embed(model, prompts))
+        """Vectors of one batch from an embeddings endpoint, in order.
+
+        Raises EnvironmentFault, StageError where a cap leaves no room for them.
+        """
+        if self.budget is None:
+            vectors, reply = self.run(self._embed(model, prompts))
+        else:
+            with self.budget.paying(model, prompts) as paid:
+                vectors, reply = self.run(self._embed(model, prompts, paid))
+                self.spent.cost_usd += self.budget.settle(paid.key, paid.done, reply.kept)
         if not vectors:
             what = f"the endpoint gives no embeddings of {model}: {reply.kept.detail}"
             raise EnvironmentFault(what, cure="see the endpoint's own log, then run again")
         given: list[list[float]] = vectors
         return given
 
-    async def _embed(self, model: str, prompts: list[str]) -> Any:
-        return await self._asking().embed(model, prompts)
+    async def _embed(self, model: str, prompts: list[str], paid: Job | None = None) -> Any:
+        return await self._asking().embed(model, prompts, paid)
 
     def _asking(self) -> Endpoint:
         """Where to ask, made in the loop when first needed."""

@@ -144,11 +144,18 @@ class Endpoint:
         """Give back the place of a final reply."""
         self._places.give()
 
-    async def embed(self, model: str, prompts: list[str]) -> tuple[list[list[float]], Reply]:
-        """Vectors of one batch, in order; none, and the reply that says why, when it failed."""
+    async def embed(
+        self, model: str, prompts: list[str], paid: Job | None = None
+    ) -> tuple[list[list[float]], Reply]:
+        """Vectors of one batch, in order; none, and the reply that says why, when it failed.
+
+        `paid` stands for the batch in the budget.
+        """
         body = orjson.dumps({"model": model, "input": prompts})
         asked = await self._ask(
-            _Question("embedding", model, "", prompts[0], "embedding", body, vectors=len(prompts))
+            _Question(
+                "embedding", model, "", prompts[0], "embedding", body, (paid,) if paid else (), len(prompts)
+            )
         )
         self.leave()
         if asked.reply.kept.failure is not None:

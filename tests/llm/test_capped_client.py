@@ -10,7 +10,7 @@ import pytest
 from questions import question, settings
 from scripted_server import ScriptedServer
 
-from pipelines.errors import ConfigError
+from pipelines.errors import ConfigError, StageError
 from pipelines.llm.answer import Answer, Failure
 from pipelines.llm.budget import ledger_path
 from pipelines.llm.caps import Cap, Caps
@@ -137,3 +137,20 @@ def test_a_repair_is_charged_as_any_other(serve, tmp_path: Path) -> None:
     assert end.value == {"n": 1}
     assert spent(store)[0] == round(sum(a.usage.cost_usd for a in end.answers) * NANO) > 0
     assert len(server.requests()) == 2
+
+
+def test_embeddings_are_charged_and_stop_at_a_cap(serve, tmp_path: Path) -> None:
+    server, store = serve(), tmp_path / "s.sqlite"
+    price = {"e": Price(prompt=1.0, completion=0.0)}  # the server counts a token a text
+    texts = [f"text {n}" for n in range(100)]
+    with client(server, store, prices=price, caps=Caps(month=Cap(usd=0.1))) as asker:
+        vectors = asker.embed(texts, model="e", prefix="")
+        assert asker.pulse().cost_usd == pytest.approx(100 * 1e-6)
+    assert len(vectors) == 100 and spent(store) == (100_000, 0)
+    asked = len(server.requests())
+    with (
+        client(server, store, prices=price, caps=Caps(month=Cap(usd=0.0002))) as asker,
+        pytest.raises(StageError, match="embeddings of e are over budget: llm.caps.month.usd of 0.0002"),
+    ):
+        asker.embed([f"other {n}" for n in range(100)], model="e", prefix="")
+    assert len(server.requests()) == asked and spent(store) == (100_000, 0)
