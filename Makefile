@@ -38,11 +38,11 @@ models: setup ## the larger embedded models (Qwen2.5-Coder 0.5B and 1.5B, 1.6 GB
 VLLM := .venv-vllm
 vllm: ## vLLM for CPU in .venv-vllm, an environment of its own; for a GPU see llm.vllm.python
 	@sha256sum --status -c $(VLLM)/.ready 2>/dev/null || { \
-	  echo "installing vLLM in $(VLLM) (2.5 GB, some minutes)" && rm -f $(VLLM)/.ready && \
+	  echo "installing vLLM in $(VLLM) (3 GB, some minutes)" && rm -f $(VLLM)/.ready && \
 	  { test -x $(VLLM)/bin/python || $(PYTHON) -m venv $(VLLM); } && \
 	  if command -v uv >/dev/null; then \
 	    UV_FIND_LINKS="$${UV_FIND_LINKS:-$$PIP_FIND_LINKS}" \
-	      uv pip install -q --python $(VLLM)/bin/python --no-deps -r requirements-vllm.lock; \
+	      uv pip install -q --python $(VLLM)/bin/python --no-deps --compile-bytecode -r requirements-vllm.lock; \
 	  else \
 	    $(VLLM)/bin/python -m pip install -q --no-deps -r requirements-vllm.lock; \
 	  fi && sha256sum requirements-vllm.lock > $(VLLM)/.ready; }
