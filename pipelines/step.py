@@ -199,7 +199,7 @@ class Step:
 
     def embed(self, client: Client, texts: Sequence[str], **how: Any) -> np.ndarray:
         """`client.embed`, with progress. `how`: its `model` and `prefix`."""
-        with self._watched(client, "embeddings") as work:
+        with self._watched(client, "embeddings", len(set(texts))) as work:
 
             def count(done: int, total: int) -> None:
                 work.done, work.total = done, total
