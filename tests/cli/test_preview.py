@@ -78,7 +78,7 @@ def test_a_run_asks_exactly_what_the_preview_counted(
     workspace: Path, server: ScriptedServer, preview: Any
 ) -> None:
     before = files(workspace)
-    lines, total = preview("trit.translate", "trit.reason@fr")
+    lines, total = preview()
     assert files(workspace) == before and server.requests() == []
     french = lines["trit.translate@fr"]
     assert french["rows"] == PROBLEMS
@@ -89,7 +89,8 @@ def test_a_run_asks_exactly_what_the_preview_counted(
     assert (
         lines["trit.reason@fr"]["unknown"] == "trit.translate@fr" and lines["trit.reason@fr"]["models"] == []
     )
-    assert total["new"] == 4 * PROBLEMS and total["unknown"] == ["trit.reason@fr"]
+    assert total["new"] == 4 * PROBLEMS and "trit.reason@fr" in total["unknown"]
+    assert lines["training.evergreen"]["texts_new"] > 0 and "evergreen.curate" not in lines
 
     assert main(["run", "trit.translate@fr"]) == 0
     assert len(server.requests()) == 2 * PROBLEMS
