@@ -161,18 +161,27 @@ def canonical(request: Request, identity: str) -> str:
 
     A part of the media kind is {"media": kind, "mime": ..., "sha256": ...}.
     """
-    extra = f'"extra":{_shared(request.extra)},' if request.extra else ""
-    tools = f'"tools":{_shared(request.tools)},' if request.tools else ""
-    prompt = "null" if request.prompt is None else _quoted(request.prompt)
-    messages = ",".join([f"[{_quoted(role)},{_content(said)}]" for role, said in request.messages])
-    schema = "null" if request.schema is None else _shared(request.schema)
-    sampling = "null" if request.sampling is None else _sampling(request.sampling)
-    seed = "null" if request.seed is None else int(request.seed)
-    return (
-        f'{{{extra}"kind":{_quoted(request.kind)},"messages":[{messages}],"model":{_quoted(identity)},'
-        f'"prompt":{prompt},"sample":{int(request.sample)},"sampling":{sampling},"schema":{schema},'
-        f'"seed":{seed},{tools}"v":{KEY_VERSION}}}'
-    )
+    named: dict[str, Any] = {}
+    try:
+        if request.extra:
+            named["extra"] = orjson.Fragment(_shared(request.extra))
+        named["kind"] = request.kind
+        named["messages"] = request.messages
+        named["model"] = identity
+        named["prompt"] = request.prompt
+        named["sample"] = int(request.sample)
+        named["sampling"] = None if request.sampling is None else orjson.Fragment(_sampling(request.sampling))
+        named["schema"] = None if request.schema is None else orjson.Fragment(_shared(request.schema))
+        named["seed"] = None if request.seed is None else int(request.seed)
+        if request.tools:
+            named["tools"] = orjson.Fragment(_shared(request.tools))
+        named["v"] = KEY_VERSION
+        text = orjson.dumps(named, option=orjson.OPT_PASSTHROUGH_DATACLASS).decode()
+    except TypeError:  # media, a lone surrogate, a number beyond 64 bits
+        return _piece_by_piece(request, identity)
+    # A quotation mark composes with nothing: the whole is NFC only if each text in it is.
+    sound = text.isascii() or unicodedata.is_normalized("NFC", text)
+    return text if sound else _piece_by_piece(request, identity)
 
 
 def request_key(request: Request, identity: str) -> str:
@@ -200,6 +209,22 @@ def named_request(request: Request, model: str, identity: str) -> Named:
     """`request` as asked of `model`. Raises UnicodeEncodeError for text with a lone surrogate."""
     text = canonical(request, identity)
     return Named(request, key_of(text), text, identity, model)
+
+
+def _piece_by_piece(request: Request, identity: str) -> str:
+    """`canonical` for whatever has more than one spelling, and for what orjson does not take."""
+    extra = f'"extra":{_shared(request.extra)},' if request.extra else ""
+    tools = f'"tools":{_shared(request.tools)},' if request.tools else ""
+    prompt = "null" if request.prompt is None else _quoted(request.prompt)
+    messages = ",".join([f"[{_quoted(role)},{_content(said)}]" for role, said in request.messages])
+    schema = "null" if request.schema is None else _shared(request.schema)
+    sampling = "null" if request.sampling is None else _sampling(request.sampling)
+    seed = "null" if request.seed is None else int(request.seed)
+    return (
+        f'{{{extra}"kind":{_quoted(request.kind)},"messages":[{messages}],"model":{_quoted(identity)},'
+        f'"prompt":{prompt},"sample":{int(request.sample)},"sampling":{sampling},"schema":{schema},'
+        f'"seed":{seed},{tools}"v":{KEY_VERSION}}}'
+    )
 
 
 def _content(content: Content) -> str:

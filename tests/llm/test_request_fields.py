@@ -218,3 +218,11 @@ def test_media_without_a_digest_kind_or_type_is_refused(odd: dict[str, str], mes
     with pytest.raises(ConfigError) as error:
         Media(**({"kind": "image", "sha256": "a" * 64, "mime": "image/png", "ref": "clips/1.png"} | odd))
     assert message in str(error.value) and "clips/1.png" in str(error.value)
+
+
+@quick
+@given(requests, st.text(max_size=8))
+def test_the_quick_way_to_the_canonical_text_and_the_careful_one_agree(request: Request, odd: str) -> None:
+    assert canonical(request, WEIGHTS) == module._piece_by_piece(request, WEIGHTS)
+    asked = replace(request, prompt=odd, messages=(("user", odd), ("user", "\n\u0303" + odd)))
+    assert canonical(asked, odd) == module._piece_by_piece(asked, odd)
