@@ -88,6 +88,12 @@ def test_runs_follow_one_another_and_leave_nothing_behind() -> None:
     assert all(a.stored for a in ask()) and len(runs()) == 3
 
 
+def test_files_that_a_kill_left_of_a_batch_already_taken_go_with_the_next() -> None:
+    Path("s.batches/0123456789abcdef").mkdir(parents=True)
+    Path("s.batches/0123456789abcdef/out.jsonl").write_text("{}\n")
+    assert all(a.ok for a in ask(2)) and list(Path("s.batches").iterdir()) == []
+
+
 def test_answers_and_keys_are_those_of_the_vllm_backend() -> None:
     (answer,) = ask(1)
     with open_client(replace(settings(), backend="vllm"), Path("s.sqlite")) as client:

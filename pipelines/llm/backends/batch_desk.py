@@ -7,7 +7,7 @@ meet every batch alike and stops the run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from pipelines.errors import EnvironmentFault
@@ -56,5 +56,8 @@ class Desk(Protocol):
 
     def discard(self, batch: Batch) -> None:
         """Delete the file of a batch that was never made, if there is one."""
+
+    def sweep(self, uids: Collection[str]) -> None:
+        """Delete what is kept here of any other batches than these. Called `alone`."""
 
     def close(self) -> None: ...

@@ -80,6 +80,7 @@ class Office:
             self._recover()
 
     def _recover(self) -> None:
+        self.desk.sweep({batch.uid for batch in self.open()})
         lost = [b for b in self.open() if not b.id]
         for batch in lost:
             if (seen := self._insist(partial(self._found, batch, batch.made_at))) is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -111,6 +111,9 @@ class OpenAIDesk:
                 names = [each.id for each in files if each.filename == _file_name(batch.uid)]
             for name in names:
                 self._client.files.delete(name)
+
+    def sweep(self, uids: Collection[str]) -> None:
+        """Nothing is kept here."""
 
     def _cancel(self, name: str) -> None:
         try:

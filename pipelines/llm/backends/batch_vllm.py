@@ -15,7 +15,7 @@ import secrets
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -138,6 +138,12 @@ class LocalDesk:
 
     def discard(self, batch: Batch) -> None:
         shutil.rmtree(self._folder / batch.uid, ignore_errors=True)
+
+    def sweep(self, uids: Collection[str]) -> None:
+        """A kill after a batch was recorded as taken leaves its files."""
+        for folder in self._folder.glob("*"):
+            if folder.name not in uids:
+                shutil.rmtree(folder, ignore_errors=True)
 
     def close(self) -> None:
         for run in self._runs.values():
