@@ -32,7 +32,6 @@ from pipelines.llm.limits import SILENT, Limits
 
 RISE_ROUNDS = 52
 ROUND_LEAST = 16  # answers that a share is judged by
-BEFORE_LEAST = 8
 ACCEPTED_MOST = 0.5
 TRUST_ROUNDS = 64
 SIGMAS = 2.0  # of chance above `accepted`, before it counts as a storm

@@ -4,27 +4,27 @@ Law: a failure is a value with a kind, never an empty text, None or an error mes
 for an answer; each kind has one policy. A row's failure never fails its neighbours; what would meet
 every row alike stops the run, with all that was answered kept.
 
-| kind           | what came                                   | asked again                | kept in store |
-|----------------|---------------------------------------------|----------------------------|---------------|
-| refused        | the model declined (`refusal`)              | never                      | yes           |
-| length         | cut at max_tokens                           | never                      | with its text |
-| content_filter | the seller stopped it                       | never                      | yes           |
-| empty          | white space alone                           | never                      | yes           |
-| bad_request    | a 4xx of the request itself, unfit media    | in the next run            | no            |
-| overloaded     | 429                                         | as told, spends no retry,  | no            |
-|                |                                             | at most `patience_s`       |               |
-|                | 503                                         | `retries` times            | no            |
-| server_error   | another 5xx, an error within a 200          | `retries` times            | no            |
-| timeout        | no connection, first byte or end in time,   | `retries` times            | no            |
-|                | 408, 504                                    |                            |               |
-| network        | the connection failed or broke              | `retries` times            | no            |
-| broken_body    | no JSON of the protocol, a stream cut off   | `retries` times            | no            |
-| html           | a page in place of JSON                     | `retries` times            | no            |
-| over_budget    | never sent: a cap of money                  | when the cap is raised     | no            |
-| (stops all)    | 401, 403: KeyRefused; 402, or a 429 for an  | nothing more is sent; what | all before it |
-|                | empty account: NoFunds; nothing answered    | is in flight is awaited    |               |
-|                | for `outage_s`: EndpointGone; 404, 405, 3xx |                            |               |
-|                | or no trust in its certificate: ConfigError |                            |               |
+| kind           | what came                                    | asked again                | kept in store |
+|----------------|----------------------------------------------|----------------------------|---------------|
+| refused        | the model declined (`refusal`)               | never                      | yes           |
+| length         | cut at max_tokens                            | never                      | with its text |
+| content_filter | the seller stopped it                        | never                      | yes           |
+| empty          | white space alone                            | never                      | yes           |
+| bad_request    | a 4xx of the request itself, unfit media     | in the next run            | no            |
+| overloaded     | 429                                          | as told, spends no retry,  | no            |
+|                |                                              | at most `patience_s`       |               |
+|                | 503                                          | `retries` times            | no            |
+| server_error   | another 5xx, an error within a 200           | `retries` times            | no            |
+| timeout        | no connection, first byte or end in time,    | `retries` times            | no            |
+|                | 408, 504                                     |                            |               |
+| network        | the connection failed or broke               | `retries` times            | no            |
+| broken_body    | no JSON of the protocol, a stream cut off    | `retries` times            | no            |
+| html           | a page in place of JSON                      | `retries` times            | no            |
+| over_budget    | never sent: a cap of money                   | when the cap is raised     | no            |
+| (stops all)    | 401, 403: KeyRefused; 402, or a 429 for an   | nothing more is sent; what | all before it |
+|                | empty account: NoFunds; nothing answered     | is in flight is awaited    |               |
+|                | for `outage_s`: EndpointGone; 404, 405, 3xx: |                            |               |
+|                | ConfigError; an untrusted certificate        |                            |               |
 
 "Asked again" waits with jitter, doubling from half a second, or as the server told (`patience.py`).
 """

@@ -272,8 +272,8 @@ class Endpoint:
                 turnstile.ended(ticket, End.GONE)
 
     def _stop_if_gone(self, url: str, reply: Reply) -> None:
-        """Raises EndpointGone when every address that was asked has been silent for too long."""
-        silent_s = min(t.broken_s() for t in self._turnstiles.values())
+        """Raises EndpointGone when no address that was asked has answered for too long."""
+        silent_s = min(self._turnstiles[url].broken_s(), *(t.silent_s() for t in self._turnstiles.values()))
         if silent_s > self._settings.outage_s:
             raise gone(safe(url), silent_s, reply.kept.detail)
 

@@ -36,6 +36,7 @@ class Turnstile:
         self._turns: Turns[tuple[int, Hashable], _Waiter] = Turns()
         self._timers: dict[asyncio.AbstractEventLoop, asyncio.TimerHandle] = {}
         self._members: dict[object, int] = {}
+        self._answered_at = time.monotonic()
 
     async def enter(self, owner: object, lane: Hashable, *, first: bool = False) -> Ticket | None:
         """A ticket for one request, or None when the address should be chosen again."""
@@ -59,7 +60,10 @@ class Turnstile:
         """The request of `ticket` is over."""
         with self._lock:
             was_open = self.admission.broken_since is not None
-            self.admission.ended(ticket, end, time.monotonic(), told, tokens)
+            now = time.monotonic()
+            self.admission.ended(ticket, end, now, told, tokens)
+            if end in (End.GOOD, End.REFUSED):
+                self._answered_at = now
             opened = not was_open and self.admission.broken_since is not None
             turned_away = self._turns.pull(lambda _: True) if opened else []
         for waiter in turned_away:
@@ -78,6 +82,10 @@ class Turnstile:
         """Seconds since the breaker opened; 0 when it is closed."""
         since = self.admission.broken_since
         return 0.0 if since is None else time.monotonic() - since
+
+    def silent_s(self) -> float:
+        """Seconds since it answered, a refusal too, or since it was first asked."""
+        return time.monotonic() - self._answered_at
 
     def _pump(self) -> None:
         """Let in who may go; then set the clock for the next."""

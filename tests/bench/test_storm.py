@@ -10,6 +10,7 @@ from pipelines.bench import storm
 from pipelines.cli import main
 
 
+@pytest.mark.slow
 def test_a_small_storm_is_done_without_a_loss_and_told_in_one_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
