@@ -161,14 +161,14 @@ def checked(reply: Reply, count: int) -> Reply:
     return reply
 
 
-def read_logprobs(raw: bytes, kind: str, choice: int = 0) -> list[Token]:
+def read_logprobs(raw: bytes, choice: int = 0) -> list[Token]:
     """The tokens of a reply's text with their log probabilities, as asked by `Sampling.logprobs`.
 
     `raw` is an answer's stored body (`Store.record(id).body`). Raises ValueError when it tells none.
     """
     try:
         told = orjson.loads(raw)["choices"][choice]["logprobs"]
-        if kind == "chat":
+        if "content" in told:  # as chats tell it, and llama.cpp always
             return [
                 Token(
                     t["token"],

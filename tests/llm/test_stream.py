@@ -84,11 +84,24 @@ def test_choices_texts_and_logprobs_each_grow_in_their_own_place() -> None:
     raw = events(piece(1, "b", -2.0), piece(0, "a", -1.0), piece(1, "c", -0.5), end, end="\r\n")
     body = joined(b": a comment\r\n\r\nevent: x\r\n" + raw)
     assert [c["text"] for c in body["choices"]] == ["a", "bc"]
-    tokens = read_logprobs(orjson.dumps(body), "completion", choice=1)
+    tokens = read_logprobs(orjson.dumps(body), choice=1)
     assert [(t.text, t.logprob, t.top) for t in tokens] == [
         ("b", -2.0, {"b": -2.0}),
         ("c", -0.5, {"c": -0.5}),
     ]
+
+
+def test_logprobs_are_read_as_chats_tell_them_whatever_the_kind() -> None:
+    told = {"token": " Paris", "logprob": -0.25, "top_logprobs": [{"token": " the", "logprob": -2.5}]}
+    (token,) = read_logprobs(orjson.dumps({"choices": [{"text": " Paris", "logprobs": {"content": [told]}}]}))
+    assert (token.text, token.logprob, token.top) == (" Paris", -0.25, {" the": -2.5})
+    for silent in (
+        b'{"choices": [{"text": "x"}]}',
+        b"<html>",
+        b'{"choices": [{"logprobs": {"content": [1]}}]}',
+    ):
+        with pytest.raises(ValueError, match="no log probabilities"):
+            read_logprobs(silent)
 
 
 def test_calls_of_tools_are_joined_by_their_index() -> None:
