@@ -13,6 +13,7 @@ import os
 import sqlite3
 import threading
 import uuid
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -123,17 +124,22 @@ class Spending:
             verdicts = self._decide(limits, wishes)
             if any(v.word is Word.LATER for v in verdicts) and self._bury():
                 verdicts = self._decide(limits, wishes)
-            for wish, verdict in zip(wishes, verdicts, strict=True):
-                if verdict.word is Word.WITHIN:
-                    self._hold(places, wish)
+            let = [w for w, v in zip(wishes, verdicts, strict=True) if v.word is Word.WITHIN]
+            self._hold(places, sum(let, NOTHING))
         return verdicts
 
     def settle(self, entries: Sequence[tuple[Sequence[Place], Amount, Amount]]) -> None:
         """For each (places, what was held, what it came to): give back the one, spend the other."""
         with self._guard(), self._change(durable=False):
+            given_back: defaultdict[Place, Amount] = defaultdict(Amount)
+            paid: defaultdict[Place, Amount] = defaultdict(Amount)
             for places, held, came_to in entries:
-                self._hold(places, NOTHING - held)
-                self._spend(places, came_to)
+                for place in places:
+                    given_back[place] += held
+                    paid[place] += came_to
+            for place in paid:
+                self._hold([place], NOTHING - given_back[place])
+                self._spend([place], paid[place])
 
     def sums(self, place: Place) -> tuple[Amount, Amount]:
         """What is spent and what is held in one place, by all."""
