@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from pipelines.llm.client import Client
     from pipelines.llm.request import Request
     from pipelines.llm.settings import Settings
+    from pipelines.llm.structured import Structured
 
 
 ANSWERS = Path("data/answers/answers.parquet")  # the answers that the rows reach; see evaluation.answers
@@ -164,6 +165,14 @@ class Step:
             item, outcome, str(kind), detail=answer.detail, raw=answer.text, responses=(answer.id,), **why
         )
 
+    def settle_unread(self, item: str, end: Structured, **why: Any) -> None:
+        """Ends an item whose structured answer gave no value; what the model wrote is kept."""
+        if end.ending == "failed":
+            self.settle_failure(item, end.answers[-1], **why)
+        else:
+            told = {"detail": end.fault, "raw": end.raw, "responses": end.ids}
+            self.settle(item, Outcome.UNPARSABLE, "no_value", **{**told, **why})
+
     # -- models -----------------------------------------------------------------------------
 
     def client(self, backend: str, model: str = "") -> Client:
@@ -196,6 +205,14 @@ class Step:
                 self._usage[answer.id] = (use.prompt_tokens, use.completion_tokens, use.cost_usd)
                 work.done += 1
                 yield answer
+
+    def values(
+        self, client: Client, requests: Iterable[Request], total: int | None = None
+    ) -> Iterator[Structured]:
+        """A value under each request's schema, by the ladder of `llm.structured`; repairs are answers too."""
+        from pipelines.llm.structured import structured
+
+        return structured(lambda asked: self.ask(client, asked, total), requests)
 
     def embed(self, client: Client, texts: Sequence[str], **how: Any) -> np.ndarray:
         """`client.embed`, with progress. `how`: its `model` and `prefix`."""
