@@ -14,7 +14,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     from pipelines.bench import BENCHES
 
     listed = "; ".join(f"{name}: {text}" for name, text in BENCHES.items())
-    parser.add_argument("name", metavar="NAME", help=listed)
+    parser.add_argument("name", metavar="NAME", help=listed.replace("%", "%%"))
     parser.add_argument("--rows", type=int, help="another size (ratios want the whole)")
     parser.add_argument("--json", action="store_true", help="the figures as one line of JSON")
 

@@ -65,6 +65,13 @@ def test_an_unknown_bench_is_named_with_those_that_there_are(capsys: pytest.Capt
     assert {"llm", "resume"} <= set(BENCHES)
 
 
+def test_the_help_lists_the_benches(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["bench", "--help"])
+    said = capsys.readouterr().out
+    assert ended.value.code == 0 and all(f"{name}:" in said for name in BENCHES)
+
+
 def run(server: MockServer, folder: Path, rows: int, parser: str = "plain") -> dict[str, str]:
     """Values by row as a run over the store in `folder` wrote them."""
     paths = (str(folder / "s.sqlite"), str(folder / "rows.parquet"))
