@@ -185,7 +185,7 @@ class Joined:
 
 def cpu_variables(replicas: int) -> dict[str, str]:
     """What vLLM on CPU needs unless the environment says otherwise: a share of the cores, a small cache."""
-    threads = max(1, len(os.sched_getaffinity(0)) // replicas)
+    threads = max(1, (len(os.sched_getaffinity(0)) - 1) // replicas)  # a busy core stalls all of them
     return {
         "VLLM_CPU_KVCACHE_SPACE": "1",  # GB
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
