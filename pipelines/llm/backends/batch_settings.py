@@ -29,7 +29,7 @@ class BatchSettings:
     window: int = 100_000  # requests gathered before the first file is sent
     max_requests: int = 50_000  # of one file
     max_mb: float = 200.0  # of one file, in 10^6 bytes
-    local_requests: int = 5_000  # of one start of `vllm run-batch`
+    local_requests: int = 5_000  # of one start of `vllm run-batch`, which may write only at its end
 
     def __post_init__(self) -> None:
         if self.rest not in RESTS:

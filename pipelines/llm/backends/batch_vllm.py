@@ -1,9 +1,10 @@
 """`vllm run-batch` as a desk: one process after the other, each over a folder of its own.
 
 Law: no process outlives its owner (`keeper.py`), and what it wrote until then is taken by the next
-run, whole lines only. A folder names its owner before its process is started; a batch whose owner
-is gone has been interrupted. Answers are those of a server started by the same settings: model,
-identity and arguments are the `vllm` backend's.
+run, whole lines only; some versions of vLLM write as they go, others (0.32) at a file's end, so a
+file is the most that a kill can lose. A folder names its owner before its process is started; a
+batch whose owner is gone has been interrupted. Answers are those of a server started by the same
+settings: model, identity and arguments are the `vllm` backend's.
 """
 
 from __future__ import annotations
