@@ -15,7 +15,7 @@ from pipelines.llm.protocol import Reply
 
 FIRST_BACKOFF_S = 0.5  # doubles with each failure
 MAX_BACKOFF_S = 30.0
-STEADY_BACKOFF_S = 2.0
+STEADY_BACKOFF_S = 1.0
 
 
 @dataclass

@@ -51,6 +51,15 @@ def test_the_patience_with_429s_ends() -> None:
     assert waits == [4.0, 4.0, None]
 
 
+def test_a_failure_while_others_are_answered_is_asked_again_soon_and_else_ever_later() -> None:
+    steady, alone = ([], [])
+    for waits, well in ((steady, True), (alone, False)):
+        patience = Patience(retries=8, patience_s=100.0)
+        waits += [patience.wait_after(failed(Failure.SERVER), 0.0, steady=well) for _ in range(9)]
+    assert steady == [0.25, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, None]
+    assert alone == [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 15.0, None]
+
+
 @pytest.mark.parametrize("failure", sorted(set(Failure) - TRANSIENT))
 def test_failures_of_the_request_itself_end_at_once(failure: Failure) -> None:
     assert Patience(5, 100.0).wait_after(failed(failure), 0.5) is None
