@@ -1,8 +1,9 @@
 """`headrace preview`: what a run would ask of models, before it: requests, tokens, money, time.
 
-Law: no model is asked and nothing is written in the workspace (but what DVC notes for itself). The stages' own code runs in a
-folder aside over a client that only looks into the response store, so what is counted is what a run
-would ask. A stage whose input hangs on answers that are not there yet is unknown until those are.
+Law: no model is asked, and nothing is written in the workspace but what DVC notes for itself. The
+stages' own code runs in a folder aside over a client that only looks into the response store, so
+what is counted is what a run would ask. A stage whose input hangs on answers that are not there yet
+is unknown until those are.
 
 Of a fresh stage, which a run would pass by, the requests are counted and the code goes no further.
 """
