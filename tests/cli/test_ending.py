@@ -61,13 +61,13 @@ def until(what: Callable[[], bool], process: subprocess.Popen[str]) -> None:
 
 
 def test_a_failed_stage_is_told_in_one_line_with_its_reason(mine: Path) -> None:
-    with ScriptedServer({"shares": {"500": 1.0}}) as server:
+    with ScriptedServer({"faults": [{"status": 400, "body": "too long for me"}] * 30}) as server:
         process = run(server.url)
         _, said = process.communicate()
     assert process.returncode == 1
     [line] = [s for s in said.splitlines() if s.startswith("headrace: ")]
     assert line.startswith("headrace: stage trit.translate@fr failed: 30 of 30 items failed, first ")
-    assert "server_error HTTP 500" in line and "run again" in line and "Traceback" not in said
+    assert "bad_request HTTP 400: too long for me" in line and "run again" in line and "Traceback" not in said
 
 
 @pytest.mark.parametrize("told", [signal.SIGHUP, signal.SIGTERM])
