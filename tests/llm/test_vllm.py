@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 import os
@@ -21,10 +22,11 @@ from fake_vllm import answer_to, interpreter, lines
 from pipelines.errors import ConfigError, EnvironmentFault, HeadraceError
 from pipelines.llm import keeper
 from pipelines.llm.answer import Answer
-from pipelines.llm.backends import vllm_server
+from pipelines.llm.backends import vllm_model, vllm_server
 from pipelines.llm.backends.vllm import Vllm
 from pipelines.llm.backends.vllm_settings import VLLM
 from pipelines.llm.client import open_client
+from pipelines.llm.models import Model, model
 from pipelines.llm.request import Request, Sampling
 from pipelines.llm.settings import Settings
 
@@ -106,6 +108,45 @@ def test_what_vllm_said_is_replayed_without_it() -> None:
     assert right(replayed) and all(a.stored for a in replayed)
     with pytest.raises(HeadraceError, match="replay: no stored answer of toy"):
         answered(replace(settings(), backend="replay"), questions(4))
+
+
+def converter(folder: Path, does: str) -> Path:
+    """An interpreter that counts its calls and does this instead of converting; $4 is the folder."""
+    script = folder / "converting-python"
+    script.write_text(f"#!/bin/sh\necho once >> '{folder}/calls'\n{does}\n")
+    script.chmod(0o755)
+    return script
+
+
+@pytest.fixture
+def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Model:
+    """An embedded model of a few bytes, its folder of models empty but for it."""
+    monkeypatch.setenv("HEADRACE_MODELS", str(tmp_path / "models"))
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "tiny.gguf").write_bytes(b"GGUF")
+    sha256 = hashlib.sha256(b"GGUF").hexdigest()
+    return replace(model("smollm2-135m"), name="tiny", sha256=sha256, size=4)
+
+
+def test_weights_are_converted_once_and_again_when_the_folder_is_not_as_it_was(tiny: Model) -> None:
+    python = converter(Path.cwd(), """cat "$3" > "$4/model.safetensors"; echo '{}' > "$4/config.json" """)
+    folder = vllm_model.converted(tiny, python)
+    assert (folder / "model.safetensors").read_bytes() == b"GGUF"
+    assert vllm_model.converted(tiny, python) == folder and Path("calls").read_text() == "once\n"
+    (folder / "config.json").write_text('{"other": 1}')
+    assert vllm_model.converted(tiny, python) == folder
+    assert (folder / "config.json").read_text() == "{}\n" and Path("calls").read_text() == "once\n" * 2
+    other = hashlib.sha256(b"GGUf").hexdigest()
+    (Path("models") / "tiny.gguf").write_bytes(b"GGUf")
+    vllm_model.converted(replace(tiny, sha256=other), python)
+    assert (folder / "model.safetensors").read_bytes() == b"GGUf"
+
+
+def test_a_conversion_that_fails_says_why_and_leaves_nothing(tiny: Model) -> None:
+    python = converter(Path.cwd(), 'echo half > "$4/config.json"; echo "no memory" >&2; exit 7')
+    with pytest.raises(EnvironmentFault, match=r"cannot be converted \(exit 7\): no memory"):
+        vllm_model.converted(tiny, python)
+    assert {p.name for p in Path("models").iterdir()} <= {"tiny.gguf", "verified.json"}
 
 
 def test_no_key_reaches_a_server_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
