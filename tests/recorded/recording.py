@@ -20,7 +20,14 @@ ROOT = Path(__file__).parents[2]
 RECORDING = Path(__file__).with_name("qwen2.5-coder-1.5b.parquet")
 MODEL = "qwen2.5-coder-1.5b"
 TARGETS = ("trit.feedback", "cbu.score")
-SETS = (f"llm.model={MODEL}", "cbu.rollout.rollouts=2")
+SETS = (  # few enough to be asked in a quarter of an hour on one core
+    f"llm.model={MODEL}",
+    "trit.languages=[pt]",
+    "trit.ingest.limit=24",
+    "trit.reason.samples=2",
+    "cbu.neighbors.problems=2",
+    "cbu.rollout.rollouts=1",
+)
 
 
 def lay(folder: Path) -> None:
