@@ -62,7 +62,7 @@ def test_most_recorded_translations_keep_their_numbers(workspace: Path) -> None:
 
 def test_recorded_solutions_are_right_sometimes(workspace: Path) -> None:
     right = rows(workspace, "trit/reason/pt")["r_acc"]
-    assert 0 < right.sum()
+    assert right.sum() > 0
 
 
 def test_a_changed_prompt_says_what_it_made_stale(workspace: Path, tmp_path: Path) -> None:
