@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -46,10 +47,16 @@ def start(server: BatchServer, folder: Path, kill: str = "") -> subprocess.Popen
     return subprocess.Popen([*command, *([kill] if kill else [])], env=environment)
 
 
+def end_of(process: subprocess.Popen[bytes]) -> int:
+    """Its exit status; one that hangs is not left behind."""
+    try:
+        return process.wait(60)
+    finally:
+        process.kill()
+
+
 def right() -> str:
     """What an undisturbed run writes: the server's answer is a function of the question."""
-    import json
-
     lines = []
     for n in range(COUNT):
         named = named_request(question(n), "scripted", "name:scripted")
@@ -73,9 +80,9 @@ def test_a_kill_at_any_instant_submits_nothing_twice_and_loses_nothing(
 ) -> None:
     server = sell()
     for number in (1, 2):
-        assert start(server, tmp_path, f"{instant}:{number}").wait(60) == -signal.SIGKILL
+        assert end_of(start(server, tmp_path, f"{instant}:{number}")) == -signal.SIGKILL
         assert not (tmp_path / "out").exists()
-    assert start(server, tmp_path).wait(60) == 0
+    assert end_of(start(server, tmp_path)) == 0
     check(server, tmp_path)
 
 
@@ -90,5 +97,5 @@ def test_kills_at_seeded_moments_submit_nothing_twice_and_lose_nothing(sell, tmp
         process.kill()
         if process.wait() == 0:
             break
-    assert start(server, tmp_path).wait(60) == 0
+    assert end_of(start(server, tmp_path)) == 0
     check(server, tmp_path)
