@@ -10,16 +10,15 @@ A step is a module `pipelines/<engine>/<step>.py` with
     Params                             a frozen dataclass: its section of params.yaml
     GATE: Suite                        optional
     def run(step: Step, params: Params) -> None
+
+One that asks models takes an `AskingStep`; see `asking.py`.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,19 +28,10 @@ from pipelines.data.outcomes import Ledger, Outcome, Settled
 from pipelines.data.rows import REJECTED, Schema, digest
 from pipelines.data.tables import read_parquet, write_json, write_parquet
 from pipelines.errors import Place, StageError
-from pipelines.pace import Figures
-from pipelines.progress import Told, Work, keep, outcomes_version, watched
 from pipelines.publish import Outs
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from pipelines.gates.suite import Suite, Verdict
-    from pipelines.llm.answer import Answer
-    from pipelines.llm.client import Client
-    from pipelines.llm.request import Request
-    from pipelines.llm.settings import Settings
-    from pipelines.llm.structured import Structured
 
 
 ANSWERS = Path("data/answers/answers.parquet")  # the answers that the rows reach; see evaluation.answers
@@ -61,11 +51,8 @@ class Step:
     stage: "trit.translate"; item: the matrix entry ("fr") or None; seed: the run's seed.
     """
 
-    def __init__(
-        self, stage: str, item: str | None, root: Path, seed: int, llm: Mapping[str, Any] | None = None
-    ) -> None:
+    def __init__(self, stage: str, item: str | None, root: Path, seed: int) -> None:
         self.stage, self.item, self.root, self.seed = stage, item, root, seed
-        self.llm = dict(llm or {})  # the section `llm` of params.yaml: how to reach models
         self.engine, self.step = stage.split(".", 1)
         self.ledger = Ledger()
         self.rows_in = 0
@@ -74,10 +61,6 @@ class Step:
         self._tables: dict[str, pl.DataFrame] = {}
         self._outs = Outs(root, self.folder)
         self._usage: dict[str, tuple[int, int, float]] = {}  # response id -> prompt, completion, usd
-        self._began = int(time.time() * 1000)  # for trackers; never part of an out
-        self._calls: list[Figures] = []
-        self.embedded: set[str] | None = None  # keys of the vectors used, where they are an out of the stage
-        self._replaced = ""  # the stage's model, where `llm.model` stands in for it
 
     @property
     def name(self) -> str:
@@ -146,98 +129,6 @@ class Step:
         """`settle` with REJECTED: a rule said no."""
         self.settle(item, Outcome.REJECTED, reason, **why)
 
-    def settle_failure(self, item: str, answer: Answer, **why: Any) -> None:
-        """Ends an item whose model answer is a failure, by the failure's kind."""
-        from pipelines.llm.answer import TRANSIENT, Failure
-
-        kind = answer.failure
-        if kind is None:
-            raise StageError(f"work item {item!r}: its answer did not fail")
-        if kind is Failure.OVER_BUDGET:
-            outcome = Outcome.OVER_BUDGET
-        elif kind in TRANSIENT or kind is Failure.BAD_REQUEST:
-            outcome = Outcome.FAILED
-        elif kind in (Failure.LENGTH, Failure.EMPTY):
-            outcome = Outcome.UNPARSABLE
-        else:
-            outcome = Outcome.REFUSED
-        self.settle(
-            item, outcome, str(kind), detail=answer.detail, raw=answer.text, responses=(answer.id,), **why
-        )
-
-    def settle_unread(self, item: str, end: Structured, **why: Any) -> None:
-        """Ends an item whose structured answer gave no value; what the model wrote is kept."""
-        if end.ending == "failed":
-            self.settle_failure(item, end.answers[-1], **why)
-        else:
-            told = {"detail": end.fault, "raw": end.raw, "responses": end.ids}
-            self.settle(item, Outcome.UNPARSABLE, "no_value", **{**told, **why})
-
-    # -- models -----------------------------------------------------------------------------
-
-    def client(self, backend: str, model: str = "") -> Client:
-        """A client over this workspace's response store. Use as a context manager.
-
-        `model` is the stage's own; `llm.model` of params.yaml, when set, stands in for it.
-        """
-        from pipelines.llm.client import open_client
-
-        settings = self.settings(backend, model)
-        return open_client(settings, store_path(self.root), self.root / ANSWERS, self.name)
-
-    def settings(self, backend: str, model: str = "") -> Settings:
-        """The section `llm` of params.yaml for this stage; raises ConfigError."""
-        from pipelines.data.config import load
-        from pipelines.llm.settings import Settings
-
-        told = {k: v for k, v in self.llm.items() if k != "model"}
-        chosen = self.llm.get("model") or model
-        self._replaced = model if chosen != model else ""
-        own = {**told, "backend": backend, **({"model": chosen} if chosen else {})}
-        return load(Settings, own, "llm")
-
-    def ask(self, client: Client, requests: Iterable[Request], total: int | None = None) -> Iterator[Answer]:
-        """`client.answers`, with progress, and with the tokens counted once for each answer used."""
-        own = (replace(r, model="") if r.model == self._replaced else r for r in requests)
-        with self._watched(client, "answers", total) as work:
-            for answer in client.answers(own):
-                use = answer.usage
-                self._usage[answer.id] = (use.prompt_tokens, use.completion_tokens, use.cost_usd)
-                work.done += 1
-                yield answer
-
-    def values(
-        self, client: Client, requests: Iterable[Request], total: int | None = None
-    ) -> Iterator[Structured]:
-        """A value under each request's schema, by the ladder of `llm.structured`; repairs are answers too."""
-        from pipelines.llm.structured import structured
-
-        return structured(lambda asked: self.ask(client, asked, total), requests)
-
-    def embed(self, client: Client, texts: Sequence[str], **how: Any) -> np.ndarray:
-        """`client.embed`, with progress. `how`: its `model` and `prefix`."""
-        with self._watched(client, "embeddings", len(set(texts))) as work:
-
-            def count(done: int, total: int) -> None:
-                work.done, work.total = done, total
-
-            vectors = client.embed(texts, progress=count, **how)
-            count(len(set(texts)), len(set(texts)))
-        if self.embedded is not None:
-            self.embedded |= client.embedded or set()
-        return vectors
-
-    def _watched(self, client: Client, what: str, total: int | None = None) -> AbstractContextManager[Work]:
-        return watched(client, self.name, Work(what, total), self._calls)
-
-    def tell(self, *, ended: bool) -> None:
-        """Keeps the figures of the model calls of this run, if there were any, outside the outs."""
-        if self._calls:
-            below = self.folder.relative_to(self.root / "data").as_posix()
-            version = outcomes_version(self.root, below) if ended else ""
-            figures = Figures.total(self._calls).plain()
-            keep(self.root, Told(self.name, self._began, figures, ended, version))
-
     # -- out --------------------------------------------------------------------------------
 
     def table(self, name: str, frame: pl.DataFrame) -> None:
@@ -260,8 +151,6 @@ class Step:
         if frame is None and not self.ledger.planned:
             return  # a view, such as the report: nothing to count
         write_parquet(self._rejected(), self.out("rejected.parquet"))
-        if self.embedded is not None:
-            self.table("embedded", pl.DataFrame({"key": sorted(self.embedded)}, schema={"key": pl.String}))
         for name, table in sorted(self._tables.items()):
             write_parquet(table, self.out(f"{name}.parquet"))
         write_json(self.outcomes(frame, verdict), self.out("outcomes.json"))

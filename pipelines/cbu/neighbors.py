@@ -13,10 +13,10 @@ from typing import Any
 
 import polars as pl
 
+from pipelines.asking import AskingStep
 from pipelines.cbu.nearness import Pair, Problem, objection, pair, shortlist
 from pipelines.data.rows import Schema, digest
 from pipelines.errors import ConfigError
-from pipelines.step import Step
 
 SCHEMA = Schema(
     name="cbu.neighbors",
@@ -49,7 +49,7 @@ class Params:
     backend: str = "embedded"
 
 
-def run(step: Step, params: Params) -> None:
+def run(step: AskingStep, params: Params) -> None:
     """Draws the problems to score, lists what is near each, takes the best that no rule objects to."""
     if params.per_problem < 1 or params.consider < params.per_problem:
         raise ConfigError("needs 1 <= per_problem <= consider", where="params.yaml: cbu.neighbors")
@@ -94,7 +94,7 @@ def draw(rows: pl.DataFrame, seed: int, wanted: int) -> tuple[list[str], list[st
 
 
 def _cosines(
-    step: Step, params: Params, problems: dict[str, Problem], drawn: Sequence[str]
+    step: AskingStep, params: Params, problems: dict[str, Problem], drawn: Sequence[str]
 ) -> dict[str, dict[str, float]]:
     """Cosine of each drawn problem with every problem."""
     if not drawn:
@@ -121,7 +121,7 @@ def _pairs(
 
 
 def _settle(
-    step: Step,
+    step: AskingStep,
     target: Problem,
     listed: Sequence[Pair],
     unknown: Sequence[str],

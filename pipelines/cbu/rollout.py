@@ -17,6 +17,7 @@ from typing import Any
 
 import polars as pl
 
+from pipelines.asking import AskingStep
 from pipelines.data.answers import Verdict, Verifier, extract
 from pipelines.data.config import MOST_SAMPLES, Share
 from pipelines.data.outcomes import Outcome
@@ -25,7 +26,6 @@ from pipelines.data.rows import Schema, digest
 from pipelines.errors import ConfigError, nearest
 from pipelines.llm.answer import Answer, Failure
 from pipelines.llm.request import Request, Sampling, seed_of
-from pipelines.step import Step
 
 SCHEMA = Schema(
     name="cbu.rollout",
@@ -83,7 +83,7 @@ class Group:
         return f"{self.candidate or 'baseline'}|{self.neighbor}"
 
 
-def run(step: Step, params: Params) -> None:
+def run(step: AskingStep, params: Params) -> None:
     """Plans every (candidate, neighbor, sample), asks, compares, settles."""
     _check(params)
     prompt = load_prompt(__file__, f"prompts/{PROMPTS[params.style]}.j2")
@@ -111,7 +111,7 @@ def _check(params: Params) -> None:
             raise ConfigError(f"unknown {key} {value!r}", where=where, cure=nearest(value, known))
 
 
-def _fits(step: Step, params: Params, item: str, group: Group) -> bool:
+def _fits(step: AskingStep, params: Params, item: str, group: Group) -> bool:
     """Whether a prompt may be asked; one that is too long is rejected here."""
     if not params.max_prompt_chars or len(group.prompt) <= params.max_prompt_chars:
         return True
@@ -120,7 +120,7 @@ def _fits(step: Step, params: Params, item: str, group: Group) -> bool:
     return False
 
 
-def _groups(step: Step, params: Params, prompt: Prompt) -> Iterator[Group]:
+def _groups(step: AskingStep, params: Params, prompt: Prompt) -> Iterator[Group]:
     """Candidates in order of their prompts' shared prefixes: all neighbors of a candidate together."""
     rows = step.read("cbu/ingest", count=False)
     links = step.read("cbu/neighbors").sort("problem", "place")
@@ -148,7 +148,7 @@ def _baseline(prompt: Prompt, own: Mapping[str, dict[str, Any]], keys: Sequence[
         yield Group(None, key, target["answer"], text, (target["row_id"],))
 
 
-def _request(step: Step, params: Params, item: str, group: Group, sample: int) -> Request:
+def _request(step: AskingStep, params: Params, item: str, group: Group, sample: int) -> Request:
     chat = params.style == "chat"
     return Request(
         kind="chat" if chat else "completion",
@@ -169,7 +169,7 @@ def _request(step: Step, params: Params, item: str, group: Group, sample: int) -
 
 
 def _settle(
-    step: Step,
+    step: AskingStep,
     params: Params,
     prompt: Prompt,
     verifier: Verifier,

@@ -22,10 +22,11 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pipelines.asking import AskingStep
 from pipelines.cli.params import check_params
 from pipelines.errors import ConfigError, HeadraceError, nearest
 from pipelines.llm.models import MODELS_VARIABLE
-from pipelines.step import ANSWERS, Step, store_path
+from pipelines.step import ANSWERS, store_path
 
 if TYPE_CHECKING:
     import numpy as np
@@ -94,7 +95,7 @@ def _chosen(named: Sequence[str], known: Sequence[str]) -> set[str]:
     return chosen or set(known)
 
 
-class PreviewStep(Step):
+class PreviewStep(AskingStep):
     """A stage's run over a client that asks nobody."""
 
     def __init__(self, *args: Any, real: Path, forecast: Forecast, read_on: bool) -> None:

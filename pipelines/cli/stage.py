@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pipelines.asking import AskingStep
 from pipelines.cli.params import check_params, read_graph
 from pipelines.data.config import load
 from pipelines.errors import ConfigError, nearest
 from pipelines.graph.waiting import held
-from pipelines.step import Step
 
 
 def run_stage(stage: str, item: str | None, root: Path | None = None) -> int:
@@ -30,7 +30,7 @@ def run_stage(stage: str, item: str | None, root: Path | None = None) -> int:
     _check_item(stage, stages[stage], section, item)
     module = importlib.import_module(f"pipelines.{engine}.{name}")
     values = load(module.Params, section.get(name), stage)
-    step = Step(stage, item, root, params.get("seed", 0), params.get("llm"))
+    step = AskingStep(stage, item, root, params.get("seed", 0), params.get("llm"))
     if any(str(out).endswith("/embedded.parquet") for out in stages[stage].get("outs", [])):
         step.embedded = set()
     # A run that was killed alone leaves its stage at work: the next must not make the same outs beside it.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from pipelines import tracking
+from pipelines.asking import AskingStep
 from pipelines.data.rows import Schema, digest
 from pipelines.data.tables import write_json
 from pipelines.data.told import Data, Record
@@ -22,7 +23,6 @@ from pipelines.evaluation import metrics as m
 from pipelines.evaluation.reliability import plot
 from pipelines.evergreen.classifier import load
 from pipelines.evergreen.served import registered
-from pipelines.step import Step
 
 if TYPE_CHECKING:
     import numpy as np
@@ -70,7 +70,7 @@ class Params:
             raise ConfigError(what, where="evaluation.evergreen")
 
 
-def run(step: Step, params: Params) -> None:
+def run(step: AskingStep, params: Params) -> None:
     """Reads evergreen/curate and training/evergreen; writes rows, metrics.json, reliability.svg."""
     started = tracking.now()
     rows = step.read("evergreen/curate").filter(pl.col("split") == "test").sort("row_id")
@@ -88,7 +88,7 @@ def run(step: Step, params: Params) -> None:
     track(step, params, figures, test_version(scored), svg, started)
 
 
-def score(step: Step, params: Params, rows: pl.DataFrame) -> pl.DataFrame:
+def score(step: AskingStep, params: Params, rows: pl.DataFrame) -> pl.DataFrame:
     """The columns of SCHEMA for the test rows, in their order."""
     folder = step.artifact("training/evergreen")
     model, contaminated = load(folder / "model"), load(folder / "contaminated")
@@ -225,7 +225,9 @@ def test_version(scored: pl.DataFrame) -> str:
     return digest("test", sorted(scored.select("question_id", "language", "question", "label").rows()))
 
 
-def track(step: Step, params: Params, figures: Mapping[str, Any], test: str, svg: str, started: int) -> None:
+def track(
+    step: AskingStep, params: Params, figures: Mapping[str, Any], test: str, svg: str, started: int
+) -> None:
     """One MLflow run; the model becomes champion unless it is worse."""
     curate = Data("evergreen/curate", step.artifact("evergreen/curate") / "rows.parquet", "test")
     told = Record(

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pipelines.asking import AskingStep
 from pipelines.errors import StageError
 from pipelines.evergreen import classifier
 from pipelines.evergreen.schema import CLASSIFIED, CURATED, questions
-from pipelines.step import Step
 
 SCHEMA = questions("evergreen.classify", CLASSIFIED)
 MODEL = "training/evergreen/model"
@@ -22,7 +22,7 @@ class Params:
     """No knobs: the model carries its own."""
 
 
-def run(step: Step, params: Params) -> None:
+def run(step: AskingStep, params: Params) -> None:
     """Reads evergreen/curate and the model, and predicts all rows at once."""
     frame = step.read("evergreen/curate")
     step.plan(frame["row_id"])

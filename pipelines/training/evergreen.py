@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pipelines import tracking
+from pipelines.asking import AskingStep
 from pipelines.data.config import Share
 from pipelines.data.rows import digest
 from pipelines.data.tables import write_json
@@ -22,7 +23,6 @@ from pipelines.data.told import Data, Record
 from pipelines.errors import ConfigError, StageError
 from pipelines.evergreen.classifier import BagRecipe, Classifier, HeadRecipe, fit_bag, fit_head, one_thread
 from pipelines.evergreen.served import registered
-from pipelines.step import Step
 from pipelines.training.decontaminate import Leak, Wording, equal_leaks, near_leaks
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Examples:
         return Examples([self.rows[i] for i in keep], inside, self.vectors[chosen])
 
 
-def run(step: Step, params: Params) -> None:
+def run(step: AskingStep, params: Params) -> None:
     """Reads evergreen/curate; writes model/, contaminated/, metrics.json."""
     started = tracking.now()
     rows = step.read("evergreen/curate")
@@ -119,7 +119,7 @@ def chosen_languages(train: Sequence[Wording], count: int, seed: int) -> list[in
 
 
 def embed(
-    step: Step, params: Params, train: Sequence[Wording], test: Sequence[Wording]
+    step: AskingStep, params: Params, train: Sequence[Wording], test: Sequence[Wording]
 ) -> tuple[Examples, np.ndarray]:
     """Train wordings with the vectors of the chosen ones, and the vectors of all test wordings."""
     places = chosen_languages(train, params.languages_per_question, step.seed)
@@ -138,7 +138,9 @@ def find_near(
         return near_leaks(embedded, everything.vectors, test, test_vectors, bound)
 
 
-def settle(step: Step, questions: Sequence[str], equal: Mapping[str, Leak], near: Mapping[str, Leak]) -> None:
+def settle(
+    step: AskingStep, questions: Sequence[str], equal: Mapping[str, Leak], near: Mapping[str, Leak]
+) -> None:
     """Ends each train question: accepted, rejected(equals_test) or rejected(near_test)."""
     for question in questions:
         leak = equal.get(question) or near.get(question)

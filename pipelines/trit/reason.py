@@ -13,6 +13,7 @@ from typing import Any
 
 import polars as pl
 
+from pipelines.asking import AskingStep
 from pipelines.data.answers import Verdict, Verifier, extract
 from pipelines.data.config import MOST_SAMPLES, Share
 from pipelines.data.outcomes import Outcome
@@ -21,7 +22,6 @@ from pipelines.data.rows import Schema
 from pipelines.errors import ConfigError, nearest
 from pipelines.llm.answer import Answer
 from pipelines.llm.request import Request, Sampling, seed_of
-from pipelines.step import Step
 from pipelines.trit.prompting import item_of, one_line, parse_item, prompt_of
 from pipelines.trit.repetition import PRESETS
 from pipelines.trit.reward import FORMATS, in_language, not_repetitive, reward, split
@@ -74,14 +74,14 @@ class Params:
 class Bench:
     """What a response is judged with, the same for all of a run."""
 
-    step: Step
+    step: AskingStep
     params: Params
     prompt: Prompt
     translations: Mapping[str, Mapping[str, Any]]
     verifier: Verifier
 
 
-def run(step: Step, params: Params) -> None:
+def run(step: AskingStep, params: Params) -> None:
     """Asks G times for each accepted translation, finds and compares each answer, gives the reward."""
     check(params)
     prompt = prompt_of("reason", step.item)

@@ -13,13 +13,13 @@ from typing import Any
 
 import polars as pl
 
+from pipelines.asking import AskingStep
 from pipelines.data.config import MOST_SAMPLES, Share
 from pipelines.data.prompts import Prompt
 from pipelines.data.rows import Schema
 from pipelines.errors import ConfigError
 from pipelines.llm.answer import Answer, Failure
 from pipelines.llm.request import Request, Sampling, seed_of
-from pipelines.step import Step
 from pipelines.trit.checks import Rules, fault, shots_of
 from pipelines.trit.prompting import ENGLISH, LABELS, item_of, one_line, parse_item, prompt_of
 
@@ -57,7 +57,7 @@ class Params:
     allow_failed: Share = 0.0
 
 
-def run(step: Step, params: Params) -> None:
+def run(step: AskingStep, params: Params) -> None:
     """Asks K times for each source problem, checks each translation, accepts or rejects it."""
     prompt = prompt_of("translate", step.item)
     rules = rules_of(params, str(step.item), prompt)
@@ -96,7 +96,7 @@ def rules_of(params: Params, language: str, prompt: Prompt) -> Rules:
 
 
 def requests(
-    step: Step, params: Params, prompt: Prompt, problems: Mapping[str, Mapping[str, Any]]
+    step: AskingStep, params: Params, prompt: Prompt, problems: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[Request]:
     """One request a sample, those of one problem adjacent."""
     sampling = Sampling(params.max_tokens, params.temperature, params.top_p, stop=("\n",))
@@ -116,7 +116,7 @@ def requests(
 
 
 def settle(
-    step: Step,
+    step: AskingStep,
     params: Params,
     prompt: Prompt,
     rules: Rules,

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from pipelines.asking import AskingStep
 from pipelines.llm.answer import Answer, Failure, Usage
 from pipelines.llm.client import Pulse
 from pipelines.llm.request import Request, request_key
-from pipelines.step import Step
 
 Script = Callable[[Request], str | Failure]
 
@@ -58,7 +58,7 @@ class ScriptedClient:
         return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
-class ScriptedStep(Step):
+class ScriptedStep(AskingStep):
     """A step whose models are scripted."""
 
     scripted: ScriptedClient
@@ -83,7 +83,9 @@ class Workspace:
     def put_rows(self, name: str, rows: Iterable[dict[str, Any]]) -> Path:
         return self.put(name, "".join(json.dumps(r, ensure_ascii=False) + "\n" for r in rows))
 
-    def run(self, name: str, client: ScriptedClient | None = None, seed: int = 7, **params: Any) -> Step:
+    def run(
+        self, name: str, client: ScriptedClient | None = None, seed: int = 7, **params: Any
+    ) -> AskingStep:
         """Runs cbu.`name` to its end as the driver does."""
         module = importlib.import_module(f"pipelines.cbu.{name}")
         step = ScriptedStep(f"cbu.{name}", None, self.root, seed)

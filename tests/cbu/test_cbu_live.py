@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from cbu_workspace import Workspace
 
+from pipelines.asking import AskingStep
 from pipelines.data.config import load, read_params
-from pipelines.step import Step
 
 ROOT = Path(__file__).parents[2]
 
@@ -19,7 +19,7 @@ def live(workspace: Workspace, name: str, **changed: Any) -> None:
     """Runs a step with the parameters of params.yaml, some changed, and real models."""
     section = {**read_params(ROOT / "params.yaml")["cbu"][name], **changed}
     module = importlib.import_module(f"pipelines.cbu.{name}")
-    step = Step(f"cbu.{name}", None, workspace.root, 7, {"concurrency": 4})
+    step = AskingStep(f"cbu.{name}", None, workspace.root, 7, {"concurrency": 4})
     module.run(step, load(module.Params, section, f"cbu.{name}"))
     step.finish(module.SCHEMA, getattr(module, "GATE", None))
 

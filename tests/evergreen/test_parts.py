@@ -14,6 +14,7 @@ import polars as pl
 import pytest
 from evergreen_rows import FILTER, filtered, raw_folder
 
+from pipelines.asking import AskingStep
 from pipelines.cli import main
 from pipelines.data.config import load
 from pipelines.data.tables import write_parquet
@@ -106,15 +107,15 @@ def classified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
             return np.ones((len(texts), 2), dtype=np.float32)
 
     @contextmanager
-    def client(self: Step, backend: str) -> Any:
+    def client(self: AskingStep, backend: str) -> Any:
         assert backend == "embedded"
         yield Client()
 
     def act(of: Callable[[str], float]) -> Step:
         lay(tmp_path, CURATE, "curate", [filtered("aa"), filtered("b", label="evergreen")])
-        monkeypatch.setattr(Step, "client", client)
+        monkeypatch.setattr(AskingStep, "client", client)
         monkeypatch.setattr(classifier, "load", lambda folder: Told(of))
-        step = Step("evergreen.classify", None, tmp_path, 7)
+        step = AskingStep("evergreen.classify", None, tmp_path, 7)
         classify.run(step, classify.Params())
         step.finish(classify.SCHEMA)
         return step

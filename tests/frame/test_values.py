@@ -8,11 +8,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from pipelines.asking import AskingStep
 from pipelines.llm import structured
 from pipelines.llm.coercion import Form
 from pipelines.llm.request import Request, Sampling
 from pipelines.llm.structured import Reading
-from pipelines.step import Step
 from tests.llm.scripted_server import ScriptedServer
 
 FORM = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
@@ -25,8 +25,8 @@ def answer(body):
 """
 
 
-def run(root: Path) -> Step:
-    step = Step("evergreen.toy", None, root, 7)
+def run(root: Path) -> AskingStep:
+    step = AskingStep("evergreen.toy", None, root, 7)
     step.plan(str(n) for n in range(4))
     requests = (
         Request(

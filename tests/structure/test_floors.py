@@ -15,6 +15,7 @@ FLOORS = {
     1: {"pipelines.data", "pipelines.llm"},
     2: {
         "pipelines.step",
+        "pipelines.asking",
         "pipelines.gates",
         "pipelines.graph",
         "pipelines.tracking",
@@ -31,8 +32,10 @@ FLOORS = {
 LEVEL = {
     ("pipelines.step", "pipelines.gates"),
     ("pipelines.step", "pipelines.publish"),
-    ("pipelines.step", "pipelines.pace"),
-    ("pipelines.step", "pipelines.progress"),
+    ("pipelines.asking", "pipelines.gates"),
+    ("pipelines.asking", "pipelines.step"),
+    ("pipelines.asking", "pipelines.pace"),
+    ("pipelines.asking", "pipelines.progress"),
     ("pipelines.progress", "pipelines.pace"),
     ("pipelines.tracking_figures", "pipelines.progress"),
     ("pipelines.tracking_figures", "pipelines.tracking"),

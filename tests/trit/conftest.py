@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from pipelines.asking import AskingStep
 from pipelines.data.config import load, read_params
 from pipelines.llm.answer import Answer, Failure, Usage
 from pipelines.llm.client import Pulse
 from pipelines.llm.request import Request
-from pipelines.step import Step
 from pipelines.trit import feedback, ingest, reason, translate
 
 ROOT = Path(__file__).parents[2]
@@ -58,10 +58,12 @@ class Loop:
 
     root: Path
 
-    def run(self, name: str, item: str | None = None, client: Scripted | None = None, **params: Any) -> Step:
+    def run(
+        self, name: str, item: str | None = None, client: Scripted | None = None, **params: Any
+    ) -> AskingStep:
         values = read_params(ROOT / "params.yaml")["trit"][name] | params
         module = MODULES[name]
-        step = Step(f"trit.{name}", item, self.root, 7)
+        step = AskingStep(f"trit.{name}", item, self.root, 7)
         if client is not None:
             step.client = lambda backend, model: client  # type: ignore[method-assign,assignment,return-value]
         loaded = load(module.Params, values, f"trit.{name}")  # type: ignore[attr-defined]

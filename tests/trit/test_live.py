@@ -8,12 +8,13 @@ from typing import Any
 import polars as pl
 import pytest
 
+from pipelines.asking import AskingStep
 from pipelines.data.language import NEUTRAL, identify, lost_numbers
 from pipelines.data.outcomes import Outcome
 from pipelines.data.tables import read_parquet
 from pipelines.llm.client import open_client
 from pipelines.llm.settings import Settings
-from pipelines.step import Step, store_path
+from pipelines.step import store_path
 from pipelines.trit.prompting import LABELS
 
 pytestmark = [pytest.mark.slow, pytest.mark.live]
@@ -31,7 +32,7 @@ def models_of_the_project(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADRACE_MODELS", str(ROOT / ".headrace" / "models"))
 
 
-def run_all(loop: Any, language: str) -> list[Step]:
+def run_all(loop: Any, language: str) -> list[AskingStep]:
     rows = (ROOT / "data/raw/trit/problems.jsonl").read_text(encoding="utf-8").split("\n")
     loop.raw("problems.jsonl", "\n".join(r for r in rows if any(f'"{p}"' in r for p in PROBLEMS)))
     loop.run("ingest")
