@@ -22,6 +22,7 @@ from pipelines.errors import ConfigError, StageError
 from pipelines.evergreen import classifier, classify
 from pipelines.evergreen import filter as parts
 from pipelines.evergreen.schema import CLASSIFIED, CURATED, questions
+from pipelines.llm.tally import Pulse
 from pipelines.step import Step
 
 ROOT = Path(__file__).parents[2]
@@ -105,6 +106,9 @@ def classified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
     class Client:
         def embed(self, texts: list[str], **_: Any) -> np.ndarray:
             return np.ones((len(texts), 2), dtype=np.float32)
+
+        def pulse(self) -> Pulse:
+            return Pulse(0, 0, 0, 0, 0, 0, 0, 0.0)
 
     @contextmanager
     def client(self: AskingStep, backend: str) -> Any:
