@@ -10,11 +10,12 @@ no HTTP library imported, while the store answers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import groupby, islice
 from pathlib import Path
-from queue import Empty, SimpleQueue
+from queue import Empty
 from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -22,10 +23,11 @@ from typing import TYPE_CHECKING
 from pipelines.errors import ConfigError
 from pipelines.llm.answer import Answer, Failure
 from pipelines.llm.backends.batch_ledger import refuse_out
-from pipelines.llm.backends.embedded import Embedded
-from pipelines.llm.backends.openai import OpenAI
 from pipelines.llm.backends.replay import Replay, miss
+from pipelines.llm.claims import Claims
+from pipelines.llm.job import UnderWay
 from pipelines.llm.models import model as registered
+from pipelines.llm.opening import BATCHED, backend_of, budget_of
 from pipelines.llm.request import Named, Request, named_request
 from pipelines.llm.settings import Settings, effective
 from pipelines.llm.store import Kept, Store
@@ -35,15 +37,12 @@ if TYPE_CHECKING:
     import numpy as np
 
     from pipelines.llm.backends.batch import BatchCarrier
-    from pipelines.llm.budget import Budget
     from pipelines.llm.courier import Courier
-    from pipelines.llm.endpoint import Backend
     from pipelines.llm.job import End, Handed, Job
 
 WINDOW = 256  # requests between the caller's iterator and its answers, if concurrency needs no more
 PIECE = 4096  # requests looked up at once, however large the window
-BATCHED = ("batch", "vllm-batch")
-MONEY_S = 0.25  # between two looks at what others spend, while a question waits for money
+LOOK_S = 0.1  # between two looks at what others spend and store, while a question waits for them
 
 
 class Client:
@@ -53,11 +52,12 @@ class Client:
         self.settings = effective(settings)
         self.spent = Spent()
         self._declared = settings.model
-        self._backend = _backend(self.settings)
+        self._backend = backend_of(self.settings)
         self._courier: Courier | BatchCarrier | None = None
         self._starting = Lock()
-        self._budget = _budget(self.settings, path, stage, ours=self._backend.ours)
+        self._budget = budget_of(self.settings, path, stage, ours=self._backend.ours)
         self.embedded: set[str] | None = None  # keys of the vectors used, once there was a text to embed
+        self._claims = Claims(path)
         self.store = Store(path, lent=lent)  # last: a wrong setting makes no file
 
     @property
@@ -78,6 +78,7 @@ class Client:
             self._courier = None
         if self._budget is not None:
             self._budget.close()
+        self._claims.close()
         self.store.close()
 
     def answers(self, requests: Iterable[Request]) -> Iterator[Answer]:
@@ -88,30 +89,33 @@ class Client:
         """
         source = iter(requests)
         window = self._window()
-        waiting: dict[str, list[Request]] = {}
-        done: SimpleQueue[Handed] = SimpleQueue()
+        under_way = UnderWay()
+        waiting, done = under_way.waiting, under_way.done
         more = True
         try:
             while more or waiting:
                 if more and len(waiting) <= window * 3 // 4:
                     batch = list(islice(source, min(PIECE, window - len(waiting))))
                     more = bool(batch)
-                    yield from self._take(batch, waiting, done)
+                    yield from self._take(batch, under_way)
                     if not more and self._courier is not None:
                         self._courier.flush()
                 elif waiting:
-                    handed = self._next(done)
+                    yield from self._look_again(under_way)
+                    handed = self._next(under_way)
                     if isinstance(handed, BaseException):
                         raise handed
                     for key, kept in _ends(handed):
                         if self._budget is not None:
                             self._budget.settle(key, done, kept)
+                        under_way.claimed.discard(key)
+                        self._claims.give(key)
                         for request in waiting.pop(key):
                             yield _answer(request, key, kept, stored=False)
         finally:
             if self._courier is not None:
                 self._courier.recall(done)
-            self._leave(done)
+            self._leave(under_way)
 
     def pulse(self) -> Pulse:
         """The figures of now, for progress."""
@@ -163,29 +167,37 @@ class Client:
                 self._courier = Courier(self._backend, self.settings, self.store, self.spent, self._budget)
             return self._courier
 
-    def _take(
-        self,
-        batch: Sequence[Request],
-        waiting: dict[str, list[Request]],
-        done: SimpleQueue[Handed],
-    ) -> Iterator[Answer]:
+    def _take(self, batch: Sequence[Request], under_way: UnderWay) -> Iterator[Answer]:
         """Send what the store lacks, then yield what it has."""
         named, unreadable = self._name(batch)
         named, kept = self._look_up(named)
-        fresh = []
+        fresh = {}
         for n in named:
             if n.key in kept:
                 continue
-            if n.key not in waiting:
-                fresh.append(n)
-            waiting.setdefault(n.key, []).append(n.request)
-        if fresh:
-            self._send(fresh, waiting, kept, done)
+            if n.key not in under_way.waiting:
+                fresh[n.key] = n
+            under_way.waiting.setdefault(n.key, []).append(n.request)
+        found = self._send(fresh, under_way, kept) if fresh else {}
         for n in named:
             if n.key in kept:
                 self.spent.stored += 1
                 yield _answer(n.request, n.key, kept[n.key], stored=True)
+        yield from self._found(found, under_way)
         yield from unreadable
+
+    def _look_again(self, under_way: UnderWay) -> Iterator[Answer]:
+        """What another process asks: take what it stored, and ask what it gave up."""
+        if under_way.elsewhere and time.monotonic() >= under_way.look_at:
+            under_way.look_at = time.monotonic() + LOOK_S
+            others, under_way.elsewhere = under_way.elsewhere, {}
+            yield from self._found(self._send(others, under_way, {}), under_way)
+
+    def _found(self, found: Mapping[str, Kept], under_way: UnderWay) -> Iterator[Answer]:
+        for key, kept in found.items():
+            for request in under_way.waiting.pop(key):
+                self.spent.stored += 1
+                yield _answer(request, key, kept, stored=True)
 
     def _look_up(self, named: list[Named]) -> tuple[list[Named], dict[str, Kept]]:
         """What is stored. A replay also takes what an endpoint or vLLM said under a registered name."""
@@ -210,29 +222,41 @@ class Client:
                 unreadable.append(Answer(request, "", failure=Failure.BAD_REQUEST, detail=detail))
         return named, unreadable
 
-    def _send(
-        self,
-        fresh: Sequence[Named],
-        waiting: dict[str, list[Request]],
-        kept: dict[str, Kept],
-        done: SimpleQueue[Handed],
-    ) -> None:
+    def _send(self, fresh: dict[str, Named], under_way: UnderWay, kept: dict[str, Kept]) -> dict[str, Kept]:
+        """Ask what nobody else asks; returns what was stored since it was looked for."""
         from pipelines.llm.job import Job
 
         if isinstance(self._backend, Replay):
-            raise miss(self.store, fresh, kept)
+            raise miss(self.store, list(fresh.values()), kept)
         self.store.require_room()
-        jobs = [Job(n.key, n.canonical, n.identity, n.model, n.request, done) for n in fresh]
+        ours, found = self._claim(fresh, under_way)
+        jobs = [Job(n.key, n.canonical, n.identity, n.model, n.request, under_way.done) for n in ours]
         for job in jobs:
             if self._backend.llama and job.request.kind == "chat" and registered(job.model).style == "base":
                 cure = "ask it by completion, or choose a chat model"
                 raise ConfigError(f"{job.model} is a base model and cannot chat", cure=cure)
         if self.settings.backend not in BATCHED:
             refuse_out(self.store.path, (job.key for job in jobs))
+        if not jobs:
+            return found
         if self._budget is None:
             self.courier().send(jobs)
         else:
             self._let(*self._budget.reserve(jobs))
+        return found
+
+    def _claim(self, fresh: dict[str, Named], under_way: UnderWay) -> tuple[list[Named], dict[str, Kept]]:
+        """What is ours to ask, and what was stored before we could claim it; the rest is asked elsewhere."""
+        if self.settings.backend in BATCHED:  # its ledger says what is out, for longer than we live
+            return list(fresh.values()), {}
+        claimed = {key for key in fresh if self._claims.take(key)}
+        found = self.store.answers(fresh)
+        for key in claimed & found.keys():
+            self._claims.give(key)
+        under_way.claimed |= claimed - found.keys()
+        left = [n for key, n in fresh.items() if key not in found]
+        under_way.elsewhere |= {n.key: n for n in left if n.key not in claimed}
+        return [n for n in left if n.key in claimed], found
 
     def _let(self, within: list[Job], over: list[tuple[Job, str]]) -> None:
         """Send what the budget lets go, and end what is over it."""
@@ -246,8 +270,11 @@ class Client:
         for _, jobs in groupby(within, key=lambda job: id(job.done)):
             self.courier().send(list(jobs))
 
-    def _leave(self, done: SimpleQueue[Handed]) -> None:
-        """Settle what came and nobody read; the budget gives up on the rest."""
+    def _leave(self, under_way: UnderWay) -> None:
+        """Settle what came and nobody read; the budget gives up on the rest, and the claims end."""
+        done = under_way.done
+        for key in under_way.claimed:
+            self._claims.give(key)
         if self._budget is None:
             return
         with suppress(Empty):
@@ -256,15 +283,21 @@ class Client:
                     self._budget.settle(key, done, kept)
         self._budget.recall(done)
 
-    def _next(self, done: SimpleQueue[Handed]) -> Handed:
-        """What comes next; what waits for money is tried again with all that comes, and now and then."""
-        while self._budget is not None and self._budget.waiting:
+    def _next(self, under_way: UnderWay) -> Handed:
+        """What comes next. What waits for money is tried again with all that comes, and now and then;
+        what others ask is looked for now and then: nothing came, then, for a while."""
+        broke = self._budget is not None and self._budget.waiting
+        if self._budget is not None and broke:
             self._let(*self._budget.again())
             if self._courier is not None:
                 self._courier.flush()  # nothing else comes before we have waited
-            with suppress(Empty):
-                return done.get(timeout=MONEY_S)
-        return done.get()
+        if not under_way.waiting:
+            return []
+        if not broke and not under_way.elsewhere:
+            return under_way.done.get()
+        with suppress(Empty):
+            return under_way.done.get(timeout=LOOK_S)
+        return []
 
 
 def open_client(settings: Settings, store: Path, lent: Path | None = None, stage: str = "") -> Client:
@@ -273,30 +306,6 @@ def open_client(settings: Settings, store: Path, lent: Path | None = None, stage
     `stage` is whose caps hold. Raises ConfigError, EnvironmentFault.
     """
     return Client(settings, store, lent, stage)
-
-
-def _budget(settings: Settings, store: Path, stage: str, *, ours: bool) -> Budget | None:
-    """None where nothing is priced or capped."""
-    if not (settings.prices or settings.caps):
-        return None
-    from pipelines.llm.budget import Budget, ledger_path
-
-    return Budget(settings.prices, settings.caps, ledger_path(store), stage, ours)
-
-
-def _backend(settings: Settings) -> Backend:
-    if settings.backend in ("openai", "batch"):
-        return OpenAI(settings.base_url)
-    if settings.backend == "replay":
-        from pipelines.llm.backends.vllm import Vllm
-
-        return Replay(Vllm(settings).identity)
-    if settings.backend in ("vllm", "vllm-batch"):
-        from pipelines.llm.backends.vllm import Vllm
-
-        return Vllm(settings)
-    registered(settings.model)
-    return Embedded()
 
 
 def _ends(handed: Handed) -> list[End]:

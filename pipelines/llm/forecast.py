@@ -15,9 +15,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from pipelines.llm.answer import Answer, Usage
+from pipelines.llm.claims import Claims
 from pipelines.llm.client import PIECE, Client
-from pipelines.llm.client import _backend as backend_of
 from pipelines.llm.embeddings import keys_of
+from pipelines.llm.opening import backend_of
 from pipelines.llm.prices import NANO, charge, likely_prompt_tokens, most, price_of
 from pipelines.llm.request import Named, Request
 from pipelines.llm.server import SLOTS
@@ -88,6 +89,7 @@ class Previewer(Client):
         self._declared = settings.model
         self._backend = backend_of(self.settings)
         self._courier = self._budget = None
+        self._claims = Claims(path)
         self._paces: dict[str, Pace | None] = {}
         self._seen: set[str] = set()
         there = path.is_file() or lent.is_file()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pipelines.llm.protocol import Reply
-    from pipelines.llm.request import Request
+    from pipelines.llm.request import Named, Request
     from pipelines.llm.store import Kept
 
     End = tuple[str, Kept]  # a key, and what the store says
@@ -47,3 +47,14 @@ class Asked:
     history: tuple[Attempt, ...]
     seconds: float
     rode: bool = False
+
+
+@dataclass
+class UnderWay:
+    """What one call of `answers` has asked and not yet handed out."""
+
+    waiting: dict[str, list[Request]] = field(default_factory=dict)
+    done: SimpleQueue[Handed] = field(default_factory=SimpleQueue)
+    claimed: set[str] = field(default_factory=set)
+    elsewhere: dict[str, Named] = field(default_factory=dict)  # another process asks them
+    look_at: float = 0.0

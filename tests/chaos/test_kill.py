@@ -181,10 +181,13 @@ def test_fifty_kills_of_two_runs_ask_nothing_stored_again_and_change_no_byte(
                 Workspace(tmp_path / f"{name}-{rounds}", monkeypatch, server, store, tracked)
                 for name in ("first", "second")
             ]
-            kills += both(partial(storm, instants=instants, over=threading.Event()), two)
+            these = both(partial(storm, instants=instants, over=threading.Event()), two)
+            kills += these
             both(Workspace.finish, two)
             for workspace in two:
                 assert workspace.outs() == outs
             assert set(server.asked()) == asked
+            repeated = sum(n - 1 for n in server.asked().values())
+            assert repeated <= these * IN_FLIGHT, "the two runs paid for one question twice"
         rounds += 1
     assert kills >= KILLS

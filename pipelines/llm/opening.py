@@ -1,0 +1,42 @@
+"""What a client is made of, by its settings. Raises ConfigError for what cannot be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipelines.llm.backends.embedded import Embedded
+from pipelines.llm.backends.openai import OpenAI
+from pipelines.llm.backends.replay import Replay
+from pipelines.llm.models import model as registered
+from pipelines.llm.settings import Settings
+
+if TYPE_CHECKING:
+    from pipelines.llm.budget import Budget
+    from pipelines.llm.endpoint import Backend
+
+BATCHED = ("batch", "vllm-batch")
+
+
+def budget_of(settings: Settings, store: Path, stage: str, *, ours: bool) -> Budget | None:
+    """None where nothing is priced or capped."""
+    if not (settings.prices or settings.caps):
+        return None
+    from pipelines.llm.budget import Budget, ledger_path
+
+    return Budget(settings.prices, settings.caps, ledger_path(store), stage, ours)
+
+
+def backend_of(settings: Settings) -> Backend:
+    if settings.backend in ("openai", "batch"):
+        return OpenAI(settings.base_url)
+    if settings.backend == "replay":
+        from pipelines.llm.backends.vllm import Vllm
+
+        return Replay(Vllm(settings).identity)
+    if settings.backend in ("vllm", "vllm-batch"):
+        from pipelines.llm.backends.vllm import Vllm
+
+        return Vllm(settings)
+    registered(settings.model)
+    return Embedded()
