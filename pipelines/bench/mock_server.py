@@ -19,17 +19,16 @@ import asyncio
 import hashlib
 import json
 import os
-import subprocess
 import sys
-import tempfile
 import urllib.request
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import orjson
+
+from pipelines.bench.child_server import ChildServer
 
 KEY_HEADER = b"\r\nx-client-request-id:"
 LENGTH_HEADER = b"\r\ncontent-length:"
@@ -37,49 +36,20 @@ CHAT, COMPLETION = "/v1/chat/completions", "/v1/completions"
 START_S = 30.0
 
 
-class MockServer:
+class MockServer(ChildServer):
     """The server as a child process. Use as a context manager; `url` is its address."""
 
     def __init__(
         self, script: dict[str, Any] | None = None, *, latency_ms: float = 50.0, log: Path | None = None
     ) -> None:
-        self.log = log or Path(tempfile.mkdtemp()) / "requests.jsonl"
-        command = [sys.executable, "-m", "pipelines.bench.mock_server", "--log", str(self.log)]
-        command += ["--latency-ms", str(latency_ms), "--script", json.dumps(script or {})]
-        roots = [str(Path(__file__).resolve().parents[2]), os.environ.get("PYTHONPATH", "")]
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, roots))}
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
-        )
-        assert self.process.stdout is not None
-        self.url: str = json.loads(self.process.stdout.readline())["url"]
+        command = ["-m", "pipelines.bench.mock_server", "--latency-ms", str(latency_ms)]
+        super().__init__([*command, "--script", json.dumps(script or {})], log)
 
     def stats(self) -> dict[str, Any]:
         """The server's own counts: requests, questions, answers, most_in_flight, faults by name."""
         with urllib.request.urlopen(f"{self.url}/stats", timeout=START_S) as response:
             counted: dict[str, Any] = json.load(response)
         return counted
-
-    def requests(self) -> list[dict[str, Any]]:
-        """Every request so far, in order of arrival."""
-        return [orjson.loads(line) for line in self.log.read_bytes().split(b"\n") if line]
-
-    def asked(self) -> Counter[str]:
-        """How often each answer's key was asked for."""
-        return Counter(r["key"] for r in self.requests())
-
-    def stop(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        for pipe in (self.process.stdin, self.process.stdout):
-            if pipe is not None:
-                pipe.close()
-
-    def __enter__(self) -> MockServer:
-        return self
-
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        self.stop()
 
 
 @dataclass

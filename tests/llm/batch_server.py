@@ -30,34 +30,26 @@ import asyncio
 import hashlib
 import json
 import os
-import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from pathlib import Path
-from types import TracebackType
 from typing import Any
+
+from pipelines.bench.child_server import ChildServer
 
 CANCELLED = "cancelled"
 
 
-class BatchServer:
+class BatchServer(ChildServer):
     """The server as a child process, for tests. It outlives its clients."""
 
     def __init__(self, script: dict[str, Any] | None = None, *, log: Path | None = None) -> None:
-        self.log = log or Path(tempfile.mkdtemp()) / "batches.jsonl"
-        command = [sys.executable, __file__, "--log", str(self.log), "--script", json.dumps(script or {})]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        assert self.process.stdout is not None
-        self.url: str = json.loads(self.process.stdout.readline())["url"]
+        super().__init__([__file__, "--script", json.dumps(script or {})], log)
 
     def events(self, op: str = "") -> list[dict[str, Any]]:
         """What it was asked so far, in order; of one kind, or all."""
-        if not self.log.exists():
-            return []
-        lines = [json.loads(line) for line in self.log.read_text().split("\n") if line]
-        return [e for e in lines if not op or e["op"] == op]
+        return [e for e in self.requests() if not op or e["op"] == op]
 
     def batched(self) -> Counter[str]:
         """How often each custom_id was submitted in a batch."""
@@ -66,19 +58,6 @@ class BatchServer:
     def single(self) -> Counter[str]:
         """How often each key was asked outside of batches."""
         return Counter(e["key"] for e in self.events("single"))
-
-    def stop(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        for pipe in (self.process.stdin, self.process.stdout):
-            if pipe is not None:
-                pipe.close()
-
-    def __enter__(self) -> BatchServer:
-        return self
-
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        self.stop()
 
 
 class Seller:

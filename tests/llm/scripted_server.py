@@ -25,14 +25,13 @@ import hashlib
 import importlib.util
 import json
 import os
-import subprocess
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 from typing import Any
+
+from pipelines.bench.child_server import ChildServer
 
 NAMED: dict[str, dict[str, Any]] = {
     "400": {"status": 400, "body": "too long"},
@@ -60,8 +59,8 @@ def _digest(body: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
 
-class ScriptedServer:
-    """The server as a child process, for tests. `requests()` reads its log."""
+class ScriptedServer(ChildServer):
+    """The server as a child process, for tests. Its requests: {path, key, attempt, fault, body, headers}."""
 
     def __init__(
         self,
@@ -71,36 +70,8 @@ class ScriptedServer:
         latency_ms: float = 0,
         log: Path | None = None,
     ) -> None:
-        self.log = log or Path(tempfile.mkdtemp()) / "requests.jsonl"
-        command = [sys.executable, __file__, "--log", str(self.log), "--latency-ms", str(latency_ms)]
-        command += ["--script", json.dumps(script or {})]
-        command += ["--answers", str(answers)] if answers else []
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        assert self.process.stdout is not None
-        self.url: str = json.loads(self.process.stdout.readline())["url"]
-
-    def requests(self) -> list[dict[str, Any]]:
-        """Every request so far: {path, key, attempt, fault, body, headers}."""
-        if not self.log.exists():
-            return []
-        return [json.loads(line) for line in self.log.read_text().split("\n") if line]
-
-    def asked(self) -> Counter[str]:
-        """How often each answer's key was asked for."""
-        return Counter(r["key"] for r in self.requests())
-
-    def stop(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        for pipe in (self.process.stdin, self.process.stdout):
-            if pipe is not None:
-                pipe.close()
-
-    def __enter__(self) -> ScriptedServer:
-        return self
-
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        self.stop()
+        command = [__file__, "--latency-ms", str(latency_ms), "--script", json.dumps(script or {})]
+        super().__init__([*command, *(["--answers", str(answers)] if answers else [])], log)
 
 
 class Script:
