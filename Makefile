@@ -34,6 +34,7 @@ ui: setup ## Dagster and MLflow on loopback
 models: setup ## the larger embedded models (Qwen2.5-Coder 0.5B and 1.5B, 1.6 GB)
 	@$(BIN)/headrace models fetch
 
+# torch's CPU wheels may want an index of their own: UV_EXTRA_INDEX_URL, or PIP_EXTRA_INDEX_URL for pip.
 # On a GPU: an environment of your own with `vllm` and `gguf`, named in llm.vllm.python of params.yaml.
 VLLM := .venv-vllm
 vllm: ## vLLM for CPU in .venv-vllm, an environment of its own; for a GPU see llm.vllm.python
