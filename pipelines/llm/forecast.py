@@ -21,7 +21,7 @@ from pipelines.llm.embeddings import keys_of
 from pipelines.llm.opening import backend_of
 from pipelines.llm.prices import NANO, charge, likely_prompt_tokens, most, price_of
 from pipelines.llm.request import Named, Request
-from pipelines.llm.server import SLOTS
+from pipelines.llm.server import SERVERS, SLOTS
 from pipelines.llm.settings import Settings, effective
 from pipelines.llm.store import Store
 from pipelines.llm.store_rows import is_sound, record_of
@@ -158,7 +158,7 @@ class Previewer(Client):
         count.seconds = _plus(count.seconds, None if pace is None else pace.seconds / self._at_once())
 
     def _at_once(self) -> int:
-        slots = SLOTS if self._backend.llama else self.settings.concurrency
+        slots = SERVERS * SLOTS if self._backend.llama else self.settings.concurrency
         return max(1, min(slots, self.settings.concurrency))
 
     def _pace(self, model: str) -> Pace | None:

@@ -17,13 +17,20 @@ import signal
 import sys
 import threading
 import time
+import zlib
 from typing import Any
 
 SLOTS = 4
+SERVERS = max(1, min(4, os.cpu_count() or 1))  # of one model
 CONTEXT_PER_SLOT = 2048  # tokens
 PROMPT_CACHE_MIB = 256  # llama.cpp would take up to 8 GB
 QUIET = 2  # warnings and errors
 LOG_VARIABLE = "HEADRACE_SERVER_LOG"
+
+
+def slot_of(prompt: str) -> int:
+    """The slot that answers a prompt: its other samples find it read there already."""
+    return zlib.crc32(prompt.encode("utf-8", "replace")) % SLOTS
 
 
 def start(name: str, path: str) -> Any:

@@ -78,7 +78,7 @@ def test_a_prompt_beyond_the_context_fails_alone(tmp_path: Path) -> None:
 def test_a_server_that_was_killed_is_started_again(tmp_path: Path) -> None:
     with open_client(Settings(), tmp_path / "s") as client:
         list(client.answers([SUM]))
-        (task,) = client._backend._servers.values()  # type: ignore[attr-defined]
+        (task,) = client._backend._servers.values()  # type: ignore[attr-defined]  # one question, one server
         task.result().process.kill()
         task.result().process.wait()
         other = Request("completion", "smollm2-135m", SUM.sampling, "5 + 5 = 10\n4 + 4 =")
@@ -116,3 +116,17 @@ def test_weights_that_are_no_model_show_the_end_of_the_log(tmp_path: Path, monke
 
 def test_the_registered_weights_verify(tmp_path: Path) -> None:
     assert models.weights(models.model("smollm2-135m"), tmp_path).stat().st_size == 98_362_432
+
+
+def test_the_samples_of_one_question_read_its_prompt_once(tmp_path: Path) -> None:
+    prompt = "One and one is two. " * 40
+    samples = [
+        Request("completion", "smollm2-135m", Sampling(4, temperature=0.8), prompt, sample=k, seed=k)
+        for k in range(4)
+    ]
+    with open_client(Settings(), tmp_path / "s") as client:
+        ids = [a.id for a in client.answers(samples)]
+        told = [json.loads(r.body)["timings"] for r in client.store.full(ids).values()]
+    whole = max(t["prompt_n"] for t in told)
+    assert whole > 150
+    assert sum(t["prompt_n"] for t in told) < 1.5 * whole

@@ -1,8 +1,9 @@
 """llama.cpp in a child process, with weights that ship in packages.
 
-Law: a server is started at the first question that the store cannot answer, once per model, and
-never outlives this process; a server that died is started again, and one that keeps dying is an
-error with the end of its log.
+Law: a server is started at the first question that it is to answer, and never outlives this process;
+one that died is started again, and one that keeps dying is an error with the end of its log. There
+is one for each core, at most four, and each has one thread: threads of one server would wait for each
+other, spinning, whenever another process has a core.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,10 +24,13 @@ from typing import IO, Any
 from pipelines.errors import EnvironmentFault
 from pipelines.llm.models import model as registered
 from pipelines.llm.models import weights
+from pipelines.llm.replicas import Replicas
+from pipelines.llm.server import SERVERS
 
-MAX_STARTS = 3  # of one model's server in one run
+MAX_STARTS = 3  # of one server in one run
 START_S = 300.0  # to load the weights
 LOG_TAIL_CHARS = 400
+Place = tuple[str, int]  # a model, and the number of its server
 UNSAID: Mapping[str, Any] = {  # else top_k 40, min_p .05
     "top_k": 0,
     "min_p": 0.0,
@@ -60,45 +65,65 @@ class Child:
 
 
 class Embedded:
-    """The embedded models, each behind a server of its own."""
+    """The embedded models, each behind SERVERS servers: samples of one question go to the same one."""
 
     llama = True
     ours = True
     unsaid = UNSAID
 
     def __init__(self) -> None:
-        self._servers: dict[str, asyncio.Task[Child]] = {}
-        self._starts: dict[str, int] = {}
+        self._crews: dict[str, Replicas] = {}
+        self._servers: dict[Place, asyncio.Task[Child]] = {}
+        self._starts: Counter[Place] = Counter()
+        self._places: dict[str, Place] = {}  # by address
 
     def identity(self, model: str) -> str:
         return registered(model).identity
 
     async def url(self, model: str, prompt: str = "") -> str:
-        """Address of the model's live server, started if need be. Raises EnvironmentFault."""
-        server = self._servers.get(model)
-        if server is None or (server.done() and not _lives(server)):
-            server = self._servers[model] = asyncio.create_task(self._start(model, server))
-        return (await asyncio.shield(server)).url  # a cancelled asker does not stop the start
-
-    async def _start(self, model: str, before: asyncio.Task[Child] | None) -> Child:
-        self._starts[model] = self._starts.get(model, 0) + 1
-        if before is not None and before.exception() is None:
-            dead = before.result()
-            code, tail = dead.process.returncode, _tail(dead.log)
-            dead.stop()
-            if self._starts[model] > MAX_STARTS:
-                what = f"the server of {model} died {MAX_STARTS} times (exit {code}): {tail}"
-                raise EnvironmentFault(what, cure="free memory or choose a smaller llm.model")
-        return await asyncio.to_thread(start, model)
+        """Address of a live server of the model, started if need be. Raises EnvironmentFault."""
+        place = model, self._crew(model).take(prompt) or 0
+        try:
+            url = (await asyncio.shield(self._server(place))).url  # a cancelled asker does not stop the start
+        except BaseException:
+            self._crew(model).left(place[1])
+            raise
+        self._places[url] = place
+        return url
 
     def left(self, url: str, alive: bool) -> None:
-        return None
+        model, number = self._places[url]
+        self._crew(model).left(number)
 
     async def close(self) -> None:
         for ended in await asyncio.gather(*self._servers.values(), return_exceptions=True):
             if isinstance(ended, Child):
                 await asyncio.to_thread(ended.stop)
         self._servers.clear()
+
+    def _crew(self, model: str) -> Replicas:
+        if model not in self._crews:
+            self._crews[model] = crew = Replicas(SERVERS)
+            for number in range(SERVERS):
+                crew.up(number)  # one that died is started again at its next question
+        return self._crews[model]
+
+    def _server(self, place: Place) -> asyncio.Task[Child]:
+        server = self._servers.get(place)
+        if server is None or (server.done() and not _lives(server)):
+            server = self._servers[place] = asyncio.create_task(self._start(place, server))
+        return server
+
+    async def _start(self, place: Place, before: asyncio.Task[Child] | None) -> Child:
+        self._starts[place] += 1
+        if before is not None and before.exception() is None:
+            dead = before.result()
+            code, tail = dead.process.returncode, _tail(dead.log)
+            dead.stop()
+            if self._starts[place] > MAX_STARTS:
+                what = f"the server of {place[0]} died {MAX_STARTS} times (exit {code}): {tail}"
+                raise EnvironmentFault(what, cure="free memory or choose a smaller llm.model")
+        return await asyncio.to_thread(start, place[0])
 
 
 def _lives(server: asyncio.Task[Child]) -> bool:
