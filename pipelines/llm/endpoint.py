@@ -26,7 +26,7 @@ from pipelines.llm.job import Asked, Attempt
 from pipelines.llm.media import MediaFault, has_media, read_media
 from pipelines.llm.patience import Patience
 from pipelines.llm.protocol import Reply, checked, prompt_of, read_vectors, request_body
-from pipelines.llm.server import SERVERS, SLOTS, slot_of
+from pipelines.llm.server import SERVERS, SLOTS
 from pipelines.llm.stops import gone
 from pipelines.llm.store import Kept
 from pipelines.llm.together import Together, split
@@ -286,8 +286,6 @@ class Endpoint:
 
     def _body(self, jobs: Sequence[Job], media: dict[str, str] | None) -> bytes:
         job, unsaid = jobs[0], self._backend.unsaid
-        if self._backend.llama:
-            unsaid = {**unsaid, "id_slot": slot_of(prompt_of(job.request))}
         stream = self._settings.stream and job.request.kind != "embedding"
         return request_body(job.canonical, job.model, unsaid, media, stream=stream, n=len(jobs))
 

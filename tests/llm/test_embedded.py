@@ -116,17 +116,3 @@ def test_weights_that_are_no_model_show_the_end_of_the_log(tmp_path: Path, monke
 
 def test_the_registered_weights_verify(tmp_path: Path) -> None:
     assert models.weights(models.model("smollm2-135m"), tmp_path).stat().st_size == 98_362_432
-
-
-def test_the_samples_of_one_question_read_its_prompt_once(tmp_path: Path) -> None:
-    prompt = "One and one is two. " * 40
-    samples = [
-        Request("completion", "smollm2-135m", Sampling(4, temperature=0.8), prompt, sample=k, seed=k)
-        for k in range(4)
-    ]
-    with open_client(Settings(), tmp_path / "s") as client:
-        ids = [a.id for a in client.answers(samples)]
-        told = [json.loads(r.body)["timings"] for r in client.store.full(ids).values()]
-    whole = max(t["prompt_n"] for t in told)
-    assert whole > 150
-    assert sum(t["prompt_n"] for t in told) < 1.5 * whole
