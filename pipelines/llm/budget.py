@@ -170,17 +170,29 @@ class Budget:
         named = named_request(request, model, "")
         job = Job(named.key, named.canonical, "", model, request, SimpleQueue())
         try:
-            within, over = self.reserve([job])
-            while not within:
-                if over:
-                    what = f"embeddings of {model} are over budget: {over[0][1]} is reached"
+            while (verdict := self._hold_alone(job)).word is not Word.WITHIN:
+                if verdict.word is Word.OVER:
+                    what = f"embeddings of {model} are over budget: {verdict.cap} is reached"
                     raise StageError(what, where=self.stage or None, cure="raise the cap and run again")
                 time.sleep(WAIT_S)
-                within, over = self.again()
             yield job
         finally:
             self.recall(job.done)
             self.flush()
+
+    def _hold_alone(self, job: Job) -> Verdict:
+        """Hold for one question if it fits; those that wait for `again` are left to whoever asked them."""
+        with self._lock:
+            wish, places = self._most(job), self._places()
+            if not self.caps:
+                self._holds[_name(job)] = _Hold(job, places, wish, held=False)
+                return Verdict(Word.WITHIN)
+            self._refuse_unpriced(job.model)
+            self.flush()
+            verdict = self._ask(places, [wish])[0]
+            if verdict.word is Word.WITHIN:
+                self._holds[_name(job)] = _Hold(job, places, wish)
+            return verdict
 
     def settle(self, key: str, done: object, kept: Kept) -> float:
         """Charge the end of the question `key` that reports to `done`; its usage may be `priced`.

@@ -10,10 +10,9 @@ from __future__ import annotations
 import fcntl
 import os
 import struct
-from collections import Counter
 from contextlib import suppress
 from pathlib import Path
-from threading import Lock
+from threading import RLock
 
 from pipelines.errors import EnvironmentFault
 
@@ -22,45 +21,54 @@ _FLOCK = "@hhqqi0q"  # struct flock: type, whence, start, length, pid
 
 
 class Claims:
-    """The claims of one client on the questions of the store at `store`. Safe to use from several threads."""
+    """The claims of one client on the questions of the store at `store`. Safe to use from several threads.
+
+    An owner is whoever takes and gives: one call of `Client.answers`, by the queue that it reads.
+    """
 
     def __init__(self, store: Path) -> None:
         self._path = store.with_name(f"{store.stem}.claims")
         self._file: int | None = None
-        self._held: Counter[str] = Counter()
-        self._one = Lock()
+        self._held: dict[str, object] = {}
+        self._one = RLock()  # a generator that the collector ends gives its claims back within a `take`
 
-    def take(self, key: str) -> bool:
-        """Whether the question is ours to ask; each yes wants a `give`. Raises EnvironmentFault."""
+    def take(self, key: str, owner: object) -> bool:
+        """Whether the question is the owner's to ask, from now on. Raises EnvironmentFault."""
         with self._one:
-            if not self._held[key]:
-                try:
-                    self._lock(key, fcntl.F_WRLCK)
-                except BlockingIOError:
-                    return False
-                except OSError as error:
-                    what = f"questions cannot be claimed: {error.strerror}"
-                    cure = "name a store on a disk whose files can be locked"
-                    raise EnvironmentFault(what, where=str(self._path), cure=cure) from error
-            self._held[key] += 1
+            if key in self._held:
+                return False
+            try:
+                self._lock(key, fcntl.F_WRLCK)
+            except BlockingIOError:
+                return False
+            except OSError as error:
+                what = f"questions cannot be claimed: {error.strerror}"
+                cure = "make its folder writable, on a disk whose files can be locked"
+                raise EnvironmentFault(what, where=str(self._path), cure=cure) from error
+            self._held[key] = owner
             return True
 
-    def give(self, key: str) -> None:
-        """The question is over."""
+    def give(self, key: str, owner: object) -> None:
+        """The question is over for this owner; nothing if it is another's."""
         with self._one:
-            self._held[key] -= 1
-            if self._held[key] <= 0:
+            if self._held.get(key) is owner:
                 del self._held[key]
                 with suppress(OSError):
                     self._lock(key, fcntl.F_UNLCK)
 
+    def give_all(self, owner: object) -> None:
+        """The owner asks nothing more."""
+        with self._one:
+            for key in [k for k, held_by in self._held.items() if held_by is owner]:
+                self.give(key, owner)
+
     def close(self) -> None:
         """Give back all."""
         with self._one:
+            self._held.clear()
             if self._file is not None:
                 os.close(self._file)
                 self._file = None
-            self._held.clear()
 
     def _lock(self, key: str, kind: int) -> None:
         if self._file is None:

@@ -57,6 +57,7 @@ class Client:
         self._starting = Lock()
         self._budget = budget_of(self.settings, path, stage, ours=self._backend.ours)
         self.embedded: set[str] | None = None  # keys of the vectors used, once there was a text to embed
+        path = path.resolve() if path.is_symlink() else path  # what lies beside it is shared by its users
         self._claims = Claims(path)
         self.store = Store(path, lent=lent)  # last: a wrong setting makes no file
 
@@ -108,8 +109,7 @@ class Client:
                     for key, kept in _ends(handed):
                         if self._budget is not None:
                             self._budget.settle(key, done, kept)
-                        under_way.claimed.discard(key)
-                        self._claims.give(key)
+                        self._claims.give(key, done)
                         for request in waiting.pop(key):
                             yield _answer(request, key, kept, stored=False)
         finally:
@@ -164,7 +164,9 @@ class Client:
             if self._courier is None:
                 from pipelines.llm.courier import Courier
 
-                self._courier = Courier(self._backend, self.settings, self.store, self.spent, self._budget)
+                self._courier = Courier(
+                    self._backend, self.settings, self.store, self.spent, self._budget, self._claims
+                )
             return self._courier
 
     def _take(self, batch: Sequence[Request], under_way: UnderWay) -> Iterator[Answer]:
@@ -189,9 +191,12 @@ class Client:
     def _look_again(self, under_way: UnderWay) -> Iterator[Answer]:
         """What another process asks: take what it stored, and ask what it gave up."""
         if under_way.elsewhere and time.monotonic() >= under_way.look_at:
-            under_way.look_at = time.monotonic() + LOOK_S
+            began = time.monotonic()
             others, under_way.elsewhere = under_way.elsewhere, {}
-            yield from self._found(self._send(others, under_way, {}), under_way)
+            found = self._send(others, under_way, {})
+            ended = time.monotonic()
+            under_way.look_at = ended + max(LOOK_S, 10 * (ended - began))  # a tenth of the time at most
+            yield from self._found(found, under_way)
 
     def _found(self, found: Mapping[str, Kept], under_way: UnderWay) -> Iterator[Answer]:
         for key, kept in found.items():
@@ -247,13 +252,10 @@ class Client:
 
     def _claim(self, fresh: dict[str, Named], under_way: UnderWay) -> tuple[list[Named], dict[str, Kept]]:
         """What is ours to ask, and what was stored before we could claim it; the rest is asked elsewhere."""
-        if self.settings.backend in BATCHED:  # its ledger says what is out, for longer than we live
-            return list(fresh.values()), {}
-        claimed = {key for key in fresh if self._claims.take(key)}
+        claimed = {key for key in fresh if self._claims.take(key, under_way.done)}
         found = self.store.answers(fresh)
         for key in claimed & found.keys():
-            self._claims.give(key)
-        under_way.claimed |= claimed - found.keys()
+            self._claims.give(key, under_way.done)
         left = [n for key, n in fresh.items() if key not in found]
         under_way.elsewhere |= {n.key: n for n in left if n.key not in claimed}
         return [n for n in left if n.key in claimed], found
@@ -263,6 +265,7 @@ class Client:
         from pipelines.llm.budget import over_budget
 
         for job, cap in over:
+            self._claims.give(job.key, job.done)
             job.done.put((job.key, over_budget(cap)))
         if self._budget is not None and self.settings.backend in BATCHED:
             for job in within:  # a batch goes on without us, and is billed
@@ -273,8 +276,7 @@ class Client:
     def _leave(self, under_way: UnderWay) -> None:
         """Settle what came and nobody read; the budget gives up on the rest, and the claims end."""
         done = under_way.done
-        for key in under_way.claimed:
-            self._claims.give(key)
+        self._claims.give_all(done)
         if self._budget is None:
             return
         with suppress(Empty):
@@ -291,6 +293,8 @@ class Client:
             self._let(*self._budget.again())
             if self._courier is not None:
                 self._courier.flush()  # nothing else comes before we have waited
+        elif self._budget is not None and under_way.elsewhere:
+            self._budget.flush()  # whom we wait for may wait for what we no longer hold
         if not under_way.waiting:
             return []
         if not broke and not under_way.elsewhere:

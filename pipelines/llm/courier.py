@@ -26,6 +26,7 @@ from pipelines.llm.store import KEPT_FAILURES, Kept, Record, Store
 
 if TYPE_CHECKING:
     from pipelines.llm.budget import Budget
+    from pipelines.llm.claims import Claims
     from pipelines.llm.endpoint import Backend, Endpoint
     from pipelines.llm.job import Asked, Handed, Job
     from pipelines.llm.settings import Settings
@@ -63,9 +64,11 @@ class Courier:
     store: Store
     spent: Spent
     budget: Budget | None = None
+    claims: Claims | None = None  # given back when a question's end is known, whoever reads it when
     _errands: dict[int, _Errand] = field(default_factory=dict)
     _answered: list[_Answered] = field(default_factory=list)
     _writing: bool = False
+    _leaving: list[asyncio.Task[None]] = field(default_factory=list)
     _endpoint: Endpoint | None = None
     _stopped: bool = False  # the endpoint sends no more: the next errand gets a new one
     _worth_waiting: bool = True  # what is in flight can still be kept
@@ -94,8 +97,14 @@ class Courier:
         """No more jobs come for now: what a carrier gathers, it sends. This one gathers nothing."""
 
     def recall(self, done: SimpleQueue[Any]) -> None:
-        """Cancel the jobs that report to `done` and wait until they are gone."""
-        self.run(self._recall(id(done)))
+        """Cancel the jobs that report to `done` and wait until they are gone.
+
+        Only cancel in the loop's own thread: there the collector ends a generator that nobody holds.
+        """
+        if threading.current_thread() is self._thread:
+            self._leaving.append(self._loop.create_task(self._recall(id(done))))
+        else:
+            self.run(self._recall(id(done)))
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
         """Run a coroutine in the loop and wait for it."""
@@ -175,10 +184,11 @@ class Courier:
             self._stopped = True
             endpoint.stop(error)
 
-    @staticmethod
-    def _fail(errand: _Errand, error: BaseException) -> None:
+    def _fail(self, errand: _Errand, error: BaseException) -> None:
         if not errand.failed:
             errand.failed = True
+            if self.claims is not None:
+                self.claims.give_all(errand.done)
             errand.done.put(error)
 
     async def _recall(self, owner: int) -> None:
@@ -244,6 +254,8 @@ class Courier:
             key, reply = answered.job.key, answered.asked.reply
             answered.endpoint.leave()
             self.spent.count(reply.kept, 0 if answered.asked.rode else len(answered.asked.history))
+            if self.claims is not None:
+                self.claims.give(key, answered.errand.done)
             _, ends = handed.setdefault(id(answered.errand), (answered.errand, []))
             ends.append((key, kept.get(key, reply.kept)))
         for errand, ends in handed.values():

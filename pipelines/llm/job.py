@@ -55,6 +55,5 @@ class UnderWay:
 
     waiting: dict[str, list[Request]] = field(default_factory=dict)
     done: SimpleQueue[Handed] = field(default_factory=SimpleQueue)
-    claimed: set[str] = field(default_factory=set)
-    elsewhere: dict[str, Named] = field(default_factory=dict)  # another process asks them
+    elsewhere: dict[str, Named] = field(default_factory=dict)  # another asks them
     look_at: float = 0.0

@@ -22,6 +22,7 @@ from pipelines.llm.store import Kept
 
 PATHS = {"completion": "/v1/completions", "chat": "/v1/chat/completions", "embedding": "/v1/embeddings"}
 DETAIL_CHARS = 300
+MOST = 1e12  # tokens, or USD, that one answer may be said to cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +216,7 @@ def _calls(calls: Any) -> str:
 def _usage(usage: Mapping[str, Any]) -> Usage:
     cost, details = usage.get("cost"), usage.get("prompt_tokens_details")
     cached = details.get("cached_tokens") if isinstance(details, Mapping) else 0
-    billed = isinstance(cost, (int, float)) and not isinstance(cost, bool) and 0 <= cost < math.inf
+    billed = isinstance(cost, (int, float)) and not isinstance(cost, bool) and 0 <= cost <= MOST
     return Usage(
         _count(usage.get("prompt_tokens")),
         _count(usage.get("completion_tokens")),
@@ -226,7 +227,10 @@ def _usage(usage: Mapping[str, Any]) -> Usage:
 
 
 def _count(tokens: Any) -> int:
-    return max(0, int(tokens or 0))
+    counted = float(tokens or 0)
+    if not counted <= MOST:
+        raise ValueError(f"{tokens} tokens")
+    return max(0, int(counted))
 
 
 def _failure_of(status: int) -> Failure:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +17,8 @@ from pipelines.llm.answer import Answer, Failure
 from pipelines.llm.budget import ledger_path
 from pipelines.llm.caps import Cap, Caps
 from pipelines.llm.client import Client, open_client
-from pipelines.llm.prices import NANO, Price
-from pipelines.llm.request import Request
+from pipelines.llm.prices import NANO, Price, most
+from pipelines.llm.request import Request, Sampling, named_request
 from pipelines.llm.spending import Spending
 
 PRICE = Price(prompt=10.0, completion=100.0)  # an answer: 10 and 2 tokens, .0003 USD
@@ -154,3 +156,36 @@ def test_embeddings_are_charged_and_stop_at_a_cap(serve, tmp_path: Path) -> None
     ):
         asker.embed([f"other {n}" for n in range(100)], model="e", prefix="")
     assert len(server.requests()) == asked and spent(store) == (100_000, 0)
+
+
+def test_embedding_leaves_what_waits_for_money_to_whoever_asked_it(serve, tmp_path: Path) -> None:
+    server, caps = serve(latency_ms=100), Caps(month=Cap(tokens=1100))
+    large = [replace(question(n), sampling=Sampling(300)) for n in range(4)]  # two fit at most, as bounds
+    with client(server, tmp_path / "s.sqlite", caps=caps) as asker:
+        answers = asker.answers(large)
+        assert next(answers).ok
+        asker.embed(["a text"], model="emb")
+        assert [a.ok for a in answers] == [True, True, True]
+
+
+def test_two_runs_that_wait_for_each_others_money_and_answer_both_end(serve, tmp_path: Path) -> None:
+    """One waits for money with the claim of the large question, which the other waits for holding money."""
+    server, store = serve(latency_ms=300), tmp_path / "s.sqlite"
+    large = replace(question(9), sampling=Sampling(800))
+    bounds = [tokens(r) for r in (question(0), large)]
+    caps = Caps(month=Cap(tokens=sum(bounds) - 20))
+    with ThreadPoolExecutor(2) as pool:
+        runs = []
+        for own in (0, 1):
+            runs.append(pool.submit(ask, server, store, question(own), large, caps=caps))
+            while len(server.requests()) <= own:
+                time.sleep(0.01)
+        ends = [run.result(60) for run in runs]
+    assert all(a.ok for end in ends for a in end)
+    assert set(server.asked().values()) == {1} and len(server.asked()) == 3
+
+
+def tokens(request: Request) -> int:
+    """What a question is held for."""
+    bound = most(request, named_request(request, "scripted", "name:scripted").canonical)
+    return bound.prompt_tokens + bound.completion_tokens

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from pipelines.errors import EnvironmentFault
 from pipelines.llm.answer import Answer, Failure
 from pipelines.llm.claims import Claims
 from pipelines.llm.client import open_client
@@ -22,7 +25,7 @@ import sys
 from pathlib import Path
 from pipelines.llm.claims import Claims
 claims = Claims(Path(sys.argv[1]))
-assert claims.take(sys.argv[2])
+assert claims.take(sys.argv[2], "holder")
 print("held", flush=True)
 sys.stdin.read()
 """
@@ -45,22 +48,34 @@ def ask(server: ScriptedServer, store: Path, count: int) -> list[Answer]:
 
 def test_a_claim_keeps_others_off_until_it_is_given_back(tmp_path: Path) -> None:
     ours, theirs = Claims(tmp_path / "s.sqlite"), Claims(tmp_path / "s.sqlite")
-    assert all(ours.take(key) for key in KEYS)
-    assert not any(theirs.take(key) for key in KEYS)
-    ours.give(KEYS[0])
-    assert [theirs.take(key) for key in KEYS] == [True, False, False, False]
-    ours.close()
-    assert all(theirs.take(key) for key in KEYS)
+    assert all(ours.take(key, "a") for key in KEYS)
+    assert not any(theirs.take(key, "b") for key in KEYS)
+    ours.give(KEYS[0], "a")
+    assert [theirs.take(key, "b") for key in KEYS] == [True, False, False, False]
+    ours.give_all("a")
+    assert theirs.take(KEYS[1], "b")
     theirs.close()
+    assert all(ours.take(key, "a") for key in KEYS)
+    ours.close()
 
 
-def test_a_claim_taken_twice_is_free_when_it_was_given_back_twice(tmp_path: Path) -> None:
-    ours, theirs = Claims(tmp_path / "s.sqlite"), Claims(tmp_path / "s.sqlite")
-    assert ours.take(KEYS[1]) and ours.take(KEYS[1])
-    ours.give(KEYS[1])
-    assert not theirs.take(KEYS[1])
-    ours.give(KEYS[1])
-    assert theirs.take(KEYS[1])
+def test_one_owner_gives_nothing_of_another(tmp_path: Path) -> None:
+    claims = Claims(tmp_path / "s.sqlite")
+    assert claims.take(KEYS[1], "a")
+    assert not claims.take(KEYS[1], "b")
+    claims.give(KEYS[1], "b")
+    claims.give_all("b")
+    assert not claims.take(KEYS[1], "b")
+    claims.close()
+
+
+def test_a_claim_given_back_after_the_end_opens_no_file(tmp_path: Path) -> None:
+    claims = Claims(tmp_path / "s.sqlite")
+    assert claims.take(KEYS[0], "a")
+    claims.close()
+    claims.give(KEYS[0], "a")
+    claims.give_all("a")
+    assert claims._file is None
 
 
 def test_a_killed_holder_holds_nothing(tmp_path: Path) -> None:
@@ -71,10 +86,10 @@ def test_a_killed_holder_holds_nothing(tmp_path: Path) -> None:
     assert holder.stdout is not None and holder.stdin is not None
     assert holder.stdout.readline() == b"held\n"
     claims = Claims(store)
-    assert not claims.take(KEYS[2])
+    assert not claims.take(KEYS[2], "us")
     holder.kill()
     holder.wait()
-    assert claims.take(KEYS[2])
+    assert claims.take(KEYS[2], "us")
     holder.stdin.close()
     holder.stdout.close()
 
@@ -107,3 +122,78 @@ def test_who_leaves_early_leaves_the_question_to_others(tmp_path: Path) -> None:
         answers.close()
         assert all(a.ok for a in ask(server, store, 30))
         client.close()
+
+
+def test_two_calls_of_one_client_in_turns_pay_for_each_question_once(tmp_path: Path) -> None:
+    with (
+        ScriptedServer(latency_ms=20) as server,
+        open_client(Settings("openai", "m", server.url, concurrency=2), tmp_path / "s.sqlite") as client,
+    ):
+        one, other = client.answers(questions(8)), client.answers(questions(8))
+        firsts = [next(one), next(other)]
+        assert len(firsts) + len(list(one)) + len(list(other)) == 16
+        assert set(server.asked().values()) == {1} and len(server.asked()) == 8
+
+
+def test_a_question_that_failed_is_free_although_nobody_has_read_its_end(tmp_path: Path) -> None:
+    fault = {"status": 400, "body": "no"}
+    store = tmp_path / "s.sqlite"
+    with ScriptedServer({"faults": [None, fault]}, latency_ms=20) as server:
+        settings = Settings("openai", "m", server.url, concurrency=1)
+        with open_client(settings, store) as one, open_client(settings, store) as other:
+            suspended = one.answers(questions(2))
+            assert next(suspended).ok
+            [answer] = other.answers(questions(2)[1:])
+            assert answer.ok
+            suspended.close()
+
+
+def test_what_stopped_one_client_stops_nobody_who_waits_for_it(tmp_path: Path) -> None:
+    store = tmp_path / "s.sqlite"
+    with ScriptedServer({"faults": [None, {"status": 401}]}) as bad, ScriptedServer() as good:
+        refused = Settings("openai", "m", bad.url, concurrency=1)
+        served = Settings("openai", "m", good.url)
+        with open_client(refused, store) as one, open_client(served, store) as other:
+            suspended = one.answers(questions(6))
+            assert next(suspended).ok
+            assert all(a.ok for a in other.answers(questions(6)))
+            with pytest.raises(EnvironmentFault):
+                list(suspended)
+
+
+def test_a_call_that_the_collector_ends_in_the_couriers_own_thread_stops_nothing(tmp_path: Path) -> None:
+    with (
+        ScriptedServer(latency_ms=20) as server,
+        open_client(Settings("openai", "m", server.url), tmp_path / "s.sqlite") as client,
+    ):
+        held: dict[str, object] = {}
+        held["itself"], held["rows"] = held, client.answers(questions(300))
+        next(held["rows"])  # type: ignore[call-overload]
+        del held
+        client.courier()._loop.call_soon_threadsafe(gc.collect)  # type: ignore[union-attr]
+        others = [Request("completion", "m", Sampling(8), prompt=f"other {n}") for n in range(5)]
+        assert all(a.ok for a in client.answers(others))
+
+
+def test_a_batch_and_a_run_at_once_pay_for_each_question_once(tmp_path: Path) -> None:
+    """The batch finds all of its questions asked, and takes what the run stores: it sends nothing."""
+    store = tmp_path / "s.sqlite"
+    with ScriptedServer(latency_ms=300) as server, ThreadPoolExecutor(1) as pool:
+        run = pool.submit(ask, server, store, 4)
+        while not server.requests():
+            time.sleep(0.01)
+        with open_client(Settings("batch", "m", server.url), store) as client:
+            assert all(a.stored for a in client.answers(questions(4)))
+        assert all(a.ok for a in run.result())
+        assert set(server.asked().values()) == {1} and len(server.asked()) == 4
+
+
+def test_a_store_by_another_name_has_the_same_claims(tmp_path: Path) -> None:
+    (tmp_path / "link").mkdir()
+    (tmp_path / "link" / "r.sqlite").symlink_to(tmp_path / "s.sqlite")
+    with ScriptedServer(latency_ms=50) as server, ThreadPoolExecutor(2) as pool:
+        paths = (tmp_path / "s.sqlite", tmp_path / "link" / "r.sqlite")
+        ask(server, paths[0], 1)
+        for run in [pool.submit(ask, server, path, 12) for path in paths]:
+            assert len(run.result()) == 12
+        assert set(server.asked().values()) == {1}

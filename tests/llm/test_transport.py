@@ -6,6 +6,7 @@ import json
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from scripted_server import ScriptedServer, answer_to
 from pipelines.errors import ConfigError, EnvironmentFault
 from pipelines.llm.answer import Answer, Failure
 from pipelines.llm.client import Client, open_client
+from pipelines.llm.protocol import read_reply
 from pipelines.llm.request import Request, Sampling
 from pipelines.llm.settings import Settings
 
@@ -325,3 +327,23 @@ def test_two_clients_on_one_store_end_with_the_same_answers(serve, tmp_path: Pat
     for client in clients:
         client.close()
     assert json.dumps(texts[0]) and max(server.asked().values()) <= 2
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        {"prompt_tokens": 1e30},
+        {"completion_tokens": 1e400},
+        {"prompt_tokens_details": {"cached_tokens": 1e30}},
+    ],
+)
+def test_a_count_of_tokens_that_cannot_be_is_a_broken_body_of_its_row(usage: dict[str, Any]) -> None:
+    body = {"choices": [{"text": "x", "finish_reason": "stop"}], "usage": usage}
+    raw = json.dumps(body).replace("Infinity", "1e30").encode()
+    assert read_reply(200, raw, "completion").kept.failure is Failure.BROKEN_BODY
+
+
+def test_a_bill_that_cannot_be_is_no_bill() -> None:
+    body = {"choices": [{"text": "x", "finish_reason": "stop"}], "usage": {"cost": 1e308}}
+    kept = read_reply(200, json.dumps(body).encode(), "completion").kept
+    assert kept.text == "x" and not kept.usage.billed and kept.usage.cost_usd == 0.0

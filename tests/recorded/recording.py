@@ -20,13 +20,12 @@ ROOT = Path(__file__).parents[2]
 RECORDING = Path(__file__).with_name("qwen2.5-coder-1.5b.parquet")
 MODEL = "qwen2.5-coder-1.5b"
 TARGETS = ("trit.feedback", "cbu.score")
-SETS = (  # few enough to be asked in a quarter of an hour on one core
+SETS = (  # some 300 answers: half an hour on one core
     f"llm.model={MODEL}",
-    "trit.languages=[pt]",
-    "trit.ingest.limit=24",
+    "trit.languages=[fr, pt]",
     "trit.reason.samples=2",
-    "cbu.neighbors.problems=2",
-    "cbu.rollout.rollouts=1",
+    "cbu.neighbors.problems=4",
+    "cbu.rollout.rollouts=2",
 )
 
 
