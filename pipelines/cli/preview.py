@@ -81,7 +81,7 @@ def main(args: argparse.Namespace, root: Path) -> int:
         print(json.dumps({"stages": [asdict(x) for x in found], "total": total(found)}))
     else:
         print(table(found))
-    return 0
+    return 1 if any(line.fault for line in found) else 0
 
 
 def _chosen(named: Sequence[str], known: Sequence[str]) -> set[str]:
