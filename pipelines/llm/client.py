@@ -232,7 +232,8 @@ class Client:
         from pipelines.llm.job import Job
 
         if isinstance(self._backend, Replay):
-            raise miss(self.store, list(fresh.values()), kept)
+            missing = list(fresh.values())
+            raise miss(self.store, missing, kept, self._backend.others(missing[0]))
         self.store.require_room()
         ours, found = self._claim(fresh, under_way)
         jobs = [Job(n.key, n.canonical, n.identity, n.model, n.request, under_way.done) for n in ours]

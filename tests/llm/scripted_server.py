@@ -31,6 +31,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+sys.path.append(str(Path(__file__).parents[2]))  # it also runs as a bare program, without the project
 from pipelines.bench.child_server import ChildServer
 
 NAMED: dict[str, dict[str, Any]] = {

@@ -56,15 +56,18 @@ class Replay:
         return None
 
 
-def miss(store: Store, missing: Sequence[Named], found: Collection[str] = ()) -> ReplayMiss:
+def miss(
+    store: Store, missing: Sequence[Named], found: Collection[str] = (), others: Sequence[Named] = ()
+) -> ReplayMiss:
     """The error that names asker, model, what differs from the nearest stored request, and what is stale.
 
-    `missing` are the requests at hand that nothing is stored for, `found` the keys of the others; the first
-    is told of, the others counted, and so are the stored answers of its purpose that none of them asks for.
+    `missing` are the requests at hand that nothing is stored for, `found` the keys of the others. The first
+    is told of (`others`: it under other identities), the rest counted, and so are the stored answers of its
+    purpose that none of them asks for.
     """
     first = missing[0].request
     who = f"{first.purpose or 'a request'} of row {first.row or '(unnamed)'}, sample {first.sample}"
-    what = f"replay: no stored answer of {missing[0].model} to {who}: {_why(store, missing[0])}"
+    what = f"replay: no stored answer of {missing[0].model} to {who}: {_why(store, [missing[0], *others])}"
     if len(missing) > 1:
         what += f"; {len(missing) - 1} more of the requests at hand are not stored"
     stored = {r.key for r in store.asked_for(purpose=first.purpose)} if first.purpose else set()
@@ -81,14 +84,15 @@ def no_vector(store: Store, model: str, text: str, count: int) -> ReplayMiss:
     return ReplayMiss(what, where=str(store.path), cure=CURE)
 
 
-def _why(store: Store, missing: Named) -> str:
+def _why(store: Store, missing: Sequence[Named]) -> str:
     """What differs from the nearest stored request: of the same row, else of the same purpose."""
-    request = missing.request
-    asked = json.loads(missing.canonical)
+    request = missing[0].request
+    forms = [json.loads(m.canonical) for m in missing]
     for row, whose in ((request.row, "the stored one"), ("", "the nearest stored one, of row {},")):
         stored = [(json.loads(r.request), r.row) for r in store.asked_for(purpose=request.purpose, row=row)]
         if stored:
-            nearest, of = min(stored, key=lambda s: _distance(asked, s[0]))
+            pairs = [(asked, was, of) for asked in forms for was, of in stored]
+            asked, nearest, of = min(pairs, key=lambda p: _distance(p[0], p[1]))
             fields = _differing(asked, nearest)
             return f"differs from {whose.format(of)} in {', '.join(fields)}{_where(asked, nearest, fields)}"
         if not request.purpose:
