@@ -17,8 +17,9 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,16 +27,13 @@ from pipelines.asking import AskingStep
 from pipelines.cli.params import check_params
 from pipelines.errors import ConfigError, HeadraceError, nearest
 from pipelines.llm.models import MODELS_VARIABLE
+from pipelines.progress import Work
 from pipelines.step import ANSWERS, store_path
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from pipelines.graph import Stage
-    from pipelines.llm.answer import Answer
     from pipelines.llm.client import Client
     from pipelines.llm.forecast import Forecast
-    from pipelines.llm.request import Request
 
 STOPPED = ("training", "evaluation")  # stages of these end when they leave the client: they train and track
 HEAD = ("stage", "model", "rows", "new", "stored", "tokens", "USD", "at most", "time")
@@ -109,18 +107,9 @@ class PreviewStep(AskingStep):
         lent = self._real / ANSWERS
         return Previewer(settings, store_path(self._real), lent, self.forecast, read_on=self._read_on)
 
-    def ask(self, client: Client, requests: Iterable[Request], total: int | None = None) -> Iterator[Answer]:
-        own = (replace(r, model="") if r.model == self._replaced else r for r in requests)
-        for answer in client.answers(own):
-            use = answer.usage
-            self._usage[answer.id] = (use.prompt_tokens, use.completion_tokens, use.cost_usd)
-            yield answer
-
-    def embed(self, client: Client, texts: Sequence[str], **how: Any) -> np.ndarray:
-        vectors = client.embed(texts, **how)
-        if self.embedded is not None:
-            self.embedded |= client.embedded or set()
-        return vectors
+    def _watched(self, client: Client, what: str, total: int | None = None) -> AbstractContextManager[Work]:
+        """No progress: nobody waits for an answer."""
+        return nullcontext(Work(what, total))
 
 
 @dataclass
