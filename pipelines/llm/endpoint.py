@@ -27,6 +27,7 @@ from pipelines.llm.media import MediaFault, has_media, read_media
 from pipelines.llm.patience import Patience
 from pipelines.llm.protocol import Reply, checked, prompt_of, read_vectors, request_body
 from pipelines.llm.server import SERVERS, SLOTS
+from pipelines.llm.siblings import Siblings
 from pipelines.llm.stops import gone
 from pipelines.llm.store import Kept
 from pipelines.llm.together import Together, split
@@ -98,6 +99,7 @@ class Endpoint:
         cap = min(SERVERS * SLOTS, settings.concurrency) if backend.llama else settings.concurrency
         self._places = Places(max(1, cap))
         self._turnstiles: dict[str, Turnstile] = {}
+        self._siblings = Siblings() if backend.llama else None
         most = 1 if backend.ours else settings.samples_per_call
         self._together = Together(self._ask_jobs, self.leave, most) if most > 1 else None
         self._stopped: BaseException | None = None
@@ -133,7 +135,11 @@ class Endpoint:
         body = None if has_media(request) else self._body(jobs, None)
         lane, prompt = request.purpose, prompt_of(request)
         question = _Question(request.kind, first.model, first.key, prompt, lane, body, tuple(jobs))
-        asked = await self._ask(question)
+        if self._siblings is None:
+            asked = await self._ask(question)
+        else:
+            async with self._siblings.turn(first.model + prompt) as follows:
+                asked = await self._ask(question, first=follows)
         if len(jobs) == 1:
             return [asked]
         replies = split(asked.reply, request.kind, len(jobs))
@@ -168,19 +174,19 @@ class Endpoint:
         self._turnstiles.clear()
         await self._transport.close()
 
-    async def _ask(self, question: _Question) -> Asked:
+    async def _ask(self, question: _Question, *, first: bool = False) -> Asked:
         try:
-            return await self._until_final(question)
+            return await self._until_final(question, first=first)
         except HeadraceError as error:
             self.stop(error)
             raise
 
-    async def _until_final(self, question: _Question) -> Asked:
+    async def _until_final(self, question: _Question, *, first: bool) -> Asked:
         patience = Patience(self._settings.retries, self._settings.patience_s)
         history: list[Attempt] = []
         while True:
             again = bool(history)
-            await self._places.take(question.lane, first=again)
+            await self._places.take(question.lane, first=first or again)
             final = False
             try:
                 try:
@@ -192,7 +198,7 @@ class Endpoint:
                         None,
                     )
                 else:
-                    reply, seconds, wait_s = await self._attempt(question, body, patience, again)
+                    reply, seconds, wait_s = await self._attempt(question, body, patience, first or again)
                 history.append(Attempt(str(reply.kept.failure or "ok"), seconds, wait_s or 0.0))
                 if wait_s is not None and (cap := await self._pay(question)):
                     reply, wait_s = Reply(over_budget(cap)), None

@@ -22,10 +22,10 @@ from pathlib import Path
 
 from pipelines.errors import EnvironmentFault
 from pipelines.llm.prices import NANO, Amount
+from pipelines.llm.sqlite_file import mark, open_shared, write_ahead
 
 VERSION = 1
 APPLICATION_ID = 0x48445350  # "HDSP"
-BUSY_S = 30.0
 NOTHING = Amount()
 Place = tuple[str, str]  # ("run", its id): whose sum it is
 
@@ -112,8 +112,12 @@ class Spending:
         self._file: int | None = None
         with self._guard():
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._db = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
-            self._prepare()
+            self._db = open_shared(path)
+            try:
+                self._prepare()
+            except BaseException:
+                self._db.close()
+                raise
 
     def reserve(
         self, places: Sequence[Place], limits: Sequence[Limit], wishes: Sequence[Amount]
@@ -222,15 +226,13 @@ class Spending:
         return Amount(nano or 0, tokens or 0)
 
     def _prepare(self) -> None:
-        application = self._db.execute("PRAGMA application_id").fetchone()[0]
-        version = self._db.execute("PRAGMA user_version").fetchone()[0]
-        tables = self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        tables, application, version = mark(self._db)
         if tables and application != APPLICATION_ID:
             raise EnvironmentFault("is no ledger of spending", where=str(self.path), cure="move it away")
         if version > VERSION:
             what = f"the ledger of spending has version {version}, this headrace knows {VERSION}"
             raise EnvironmentFault(what, where=str(self.path), cure="use the headrace that wrote it")
-        self._db.execute("PRAGMA journal_mode = WAL")
+        write_ahead(self._db)
         with self._change(durable=True):
             for statement in filter(str.strip, _SCHEMA.split(";")):
                 self._db.execute(statement)

@@ -9,12 +9,12 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
+from pipelines.llm.sqlite_file import BUSY_S, mark, open_shared, write_ahead
 from pipelines.llm.store_errors import NewerStore, NotAStore, ReadOnlyStore
 from pipelines.llm.store_rows import COLUMNS, add_functions
 
 VERSION = 2
 APPLICATION_ID = 0x48445243  # "HDRC"
-BUSY_MS = 30_000
 
 _DAMAGED = """
 CREATE TABLE damaged (
@@ -68,7 +68,7 @@ def connect(path: Path, readonly: bool) -> sqlite3.Connection:
     except OSError as error:
         what = f"the response store's folder cannot be made: {error.strerror}"
         raise ReadOnlyStore(what, where=str(path.parent), cure="name another folder") from error
-    return sqlite3.connect(path, timeout=BUSY_MS / 1000, isolation_level=None, check_same_thread=False)
+    return open_shared(path)
 
 
 def in_memory() -> sqlite3.Connection:
@@ -80,10 +80,8 @@ def in_memory() -> sqlite3.Connection:
 
 def prepare(db: sqlite3.Connection, path: Path, readonly: bool) -> int:
     """Check whose file it is; make the tables of a new one, upgrade an older one; its version."""
-    db.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
-    application = db.execute("PRAGMA application_id").fetchone()[0]
-    version = int(db.execute("PRAGMA user_version").fetchone()[0])
-    tables = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    db.execute(f"PRAGMA busy_timeout = {int(BUSY_S * 1000)}")
+    tables, application, version = mark(db)
     if tables and application != APPLICATION_ID:
         raise NotAStore("is a database, but not a response store", where=str(path), cure="name another file")
     if version > VERSION:
@@ -96,7 +94,7 @@ def prepare(db: sqlite3.Connection, path: Path, readonly: bool) -> int:
         if not tables:
             raise NotAStore("is empty, no response store", where=str(path), cure="name another file")
         return version
-    db.execute("PRAGMA journal_mode = WAL")
+    write_ahead(db)
     db.execute("PRAGMA synchronous = FULL")
     if not tables:
         _create(db)

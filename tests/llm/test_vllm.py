@@ -236,6 +236,7 @@ def test_the_work_of_a_dead_replica_moves_and_every_row_is_answered_once() -> No
         got = [next(answers)]
         wait_for(both_asked)
         victim = lines(LOG, "started")[0]
+        wait_for(lambda: under_way_at(victim["port"]) > 0)
         os.kill(victim["pid"], signal.SIGKILL)
         got += answers
     assert right(got) and len({a.request.row for a in got}) == 120
@@ -397,6 +398,12 @@ def questions_of(model: str) -> list[Request]:
 
 def both_asked() -> bool:
     return len({line["port"] for line in lines(LOG, "asked")}) == 2
+
+
+def under_way_at(port: int) -> int:
+    """Questions that it was asked and has not answered."""
+    told = Counter(e for e in ("asked", "answered") for line in lines(LOG, e) if line["port"] == port)
+    return told["asked"] - told["answered"]
 
 
 def wait_for(truth: Callable[[], bool], within_s: float = 20.0) -> None:

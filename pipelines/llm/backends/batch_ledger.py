@@ -19,11 +19,11 @@ from itertools import islice
 from pathlib import Path
 
 from pipelines.errors import ConfigError, EnvironmentFault
+from pipelines.llm.sqlite_file import mark, open_shared, write_ahead
 from pipelines.llm.store_errors import NewerStore, NotAStore, as_fault
 
 VERSION = 1
 APPLICATION_ID = 0x48445242  # "HDRB"
-BUSY_MS = 30_000
 READ_BATCH = 500
 TURN_S = 0.05
 
@@ -111,7 +111,7 @@ class Ledger:
         self._lock = threading.RLock()
         with self._guard():
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            self._db = open_shared(path)
             try:
                 self._prepare()
             except BaseException:
@@ -194,19 +194,17 @@ class Ledger:
 
     def _prepare(self) -> None:
         db = self._db
-        db.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
-        db.execute("PRAGMA journal_mode = WAL")
+        tables, application, version = mark(db)
+        if tables and application != APPLICATION_ID:
+            raise NotAStore("is no ledger of batches", where=str(self.path), cure="move it away")
+        if version > VERSION:
+            what = f"the ledger of batches has version {version}, this headrace reads up to {VERSION}"
+            raise NewerStore(what, where=str(self.path), cure="use the headrace that wrote it")
+        write_ahead(db)
         db.execute("PRAGMA synchronous = FULL")
         db.execute("BEGIN IMMEDIATE")  # several processes may open a new ledger together
         try:
-            version = db.execute("PRAGMA user_version").fetchone()[0]
-            application = db.execute("PRAGMA application_id").fetchone()[0]
-            if application not in (0, APPLICATION_ID):
-                raise NotAStore("is no ledger of batches", where=str(self.path), cure="move it away")
-            if version > VERSION:
-                what = f"the ledger of batches has version {version}, this headrace reads up to {VERSION}"
-                raise NewerStore(what, where=str(self.path), cure="use the headrace that wrote it")
-            if not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+            if not mark(db)[0]:
                 for statement in _SCHEMA.split(";"):
                     db.execute(statement)
         finally:
