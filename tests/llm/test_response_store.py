@@ -128,7 +128,7 @@ def test_another_programs_database_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_locked_store_is_named_after_the_busy_time(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_file, "BUSY_MS", 50)
+    monkeypatch.setattr(store_file, "BUSY_S", 0.05)
     with Store(store.path) as second, sqlite3.connect(store.path, isolation_level=None) as holder:
         holder.execute("BEGIN IMMEDIATE")
         with pytest.raises(LockedStore, match="locked"):
