@@ -18,12 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 from pipelines.errors import EnvironmentFault
 from pipelines.llm.request import Request, canonical
-from pipelines.llm.store_lent import BATCH, EMBEDDING, FORMAT_VERSION, MARK
+from pipelines.llm.store_lent import BATCH, EMBEDDING, schema
 from pipelines.llm.store_rows import Record, is_sound, is_sound_vector, record_of
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from pipelines.llm.store import Store
 
 CURE = "free some disk space or make the folder writable, then run again"
@@ -57,18 +55,18 @@ def write(answers: Iterator[dict[str, Any]], vectors: Iterator[dict[str, Any]], 
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    schema, counts = _schema(), {True: 0, False: 0}
+    form, counts = schema(), {True: 0, False: 0}
     rows = heapq.merge(answers, vectors, key=lambda row: row["key"])
     beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with pq.ParquetWriter(
-            beside, schema, compression="zstd", compression_level=9, write_page_checksum=True
+            beside, form, compression="zstd", compression_level=9, write_page_checksum=True
         ) as file:
             while batch := list(islice(rows, BATCH)):
                 for row in batch:
                     counts[row["kind"] == EMBEDDING] += 1
-                file.write_table(pa.Table.from_pylist(batch, schema))
+                file.write_table(pa.Table.from_pylist(batch, form))
         with open(beside, "rb") as written:
             os.fsync(written.fileno())
         os.replace(beside, path)
@@ -80,25 +78,6 @@ def write(answers: Iterator[dict[str, Any]], vectors: Iterator[dict[str, Any]], 
         with suppress(OSError):
             beside.unlink()
     return Exported(counts[False], counts[True], path.stat().st_size)
-
-
-def _schema() -> pa.Schema:
-    import pyarrow as pa
-
-    text = ("key", "kind", "model", "identity", "request", "text", "finish", "failure", "detail")
-    whole = ("prompt_tokens", "completion_tokens", "cached_tokens", "latency_ms", "attempts", "made_at")
-    fields = [
-        *((name, pa.string()) for name in text),
-        *((name, pa.int64()) for name in whole),
-        ("cost_usd", pa.float64()),
-        *((name, pa.string()) for name in ("row", "purpose", "history", "media")),
-        ("body", pa.binary()),
-        ("vector", pa.binary()),
-    ]
-    return pa.schema(
-        [pa.field(name, kind, nullable=name == "vector") for name, kind in fields],
-        metadata={MARK: str(FORMAT_VERSION).encode()},
-    )
 
 
 def _rows(store: Store, keys: Iterable[str], plain: bool) -> Iterator[dict[str, Any]]:

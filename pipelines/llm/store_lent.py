@@ -24,16 +24,39 @@ from pipelines.llm.store_errors import NewerStore, NotAStore
 from pipelines.llm.store_rows import Kept, Record, record_of
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyarrow.parquet import ParquetFile
 
     from pipelines.llm.store import Store
 
 MARK, FORMAT_VERSION = b"headrace.answers", 1
 BATCH = 1000
+FLOAT_BYTES = 4
 EMBEDDING = "embedding"
+_FAILURES = {"", *(f.value for f in Failure)}
 SQLITE = b"SQLite format 3\0"
 Vector = tuple[str, str, str, bytes]  # key, identity, embedded text, little-endian float32
 Piece = tuple[list[Record], list[Vector], int]  # and how many rows were refused
+
+
+def schema() -> pa.Schema:
+    """The columns of an export. Only `vector` may be missing in a row."""
+    import pyarrow as pa
+
+    text = ("key", "kind", "model", "identity", "request", "text", "finish", "failure", "detail")
+    whole = ("prompt_tokens", "completion_tokens", "cached_tokens", "latency_ms", "attempts", "made_at")
+    fields = [
+        *((name, pa.string()) for name in text),
+        *((name, pa.int64()) for name in whole),
+        ("cost_usd", pa.float64()),
+        *((name, pa.string()) for name in ("row", "purpose", "history", "media")),
+        ("body", pa.binary()),
+        ("vector", pa.binary()),
+    ]
+    return pa.schema(
+        [pa.field(name, kind, nullable=name == "vector") for name, kind in fields],
+        metadata={MARK: str(FORMAT_VERSION).encode()},
+    )
 
 
 @dataclass(frozen=True)
@@ -43,7 +66,7 @@ class Merged:
     new: int = 0
     same: int = 0
     conflicting: int = 0  # the store has another answer under the key, which stays
-    refused: int = 0  # damaged, or its key is not the hash of its request
+    refused: int = 0  # something is missing, or its key is not the hash of its request
 
     def __add__(self, other: Merged) -> Merged:
         return Merged(
@@ -83,10 +106,10 @@ def take_in(store: Store, path: Path) -> Merged:
 
 
 def read(path: Path) -> Iterator[Piece]:
-    """The export in batches: answers, embeddings, and how many rows their request does not name."""
+    """The export in batches: answers, embeddings, and how many rows are damaged."""
     with _opened(path) as file:
         for rows in _batches(file):
-            named = [row for row in rows if key_of(row["request"]) == row["key"]]
+            named = [row for row in rows if _is_whole(row)]
             vectors = [
                 (r["key"], r["identity"], r["text"], r["vector"]) for r in named if r["kind"] == EMBEDDING
             ]
@@ -166,6 +189,13 @@ def _opened(path: Path) -> Iterator[ParquetFile]:
                     where=str(path),
                     cure="use the headrace that wrote it",
                 )
+            wrong = [f.name for f in schema() if f.name not in _told(file) or _told(file)[f.name] != f.type]
+            if wrong:
+                raise NotAStore(
+                    f"the export's column {wrong[0]!r} is absent or of another type",
+                    where=str(path),
+                    cure="take it again from where it came",
+                )
             yield file
     except FileNotFoundError as error:
         raise NotAStore("there is no such file", where=str(path), cure="check the path") from error
@@ -174,9 +204,22 @@ def _opened(path: Path) -> Iterator[ParquetFile]:
         raise NotAStore(what, where=str(path), cure="take it again from where it came") from error
 
 
+def _told(file: ParquetFile) -> dict[str, pa.DataType]:
+    return {field.name: field.type for field in file.schema_arrow}
+
+
 def _batches(file: ParquetFile, columns: list[str] | None = None) -> Iterator[list[dict[str, Any]]]:
     for batch in file.iter_batches(BATCH, columns=columns):
         yield batch.to_pylist()
+
+
+def _is_whole(row: dict[str, Any]) -> bool:
+    needed = (v for c, v in row.items() if c != "vector" or row["kind"] == EMBEDDING)
+    if any(value is None for value in needed):
+        return False
+    if row["kind"] == EMBEDDING and len(row["vector"]) % FLOAT_BYTES:
+        return False
+    return key_of(row["request"]) == row["key"] and row["failure"] in _FAILURES
 
 
 def _record(row: dict[str, Any]) -> Record:

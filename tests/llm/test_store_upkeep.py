@@ -30,7 +30,7 @@ from pipelines.llm.settings import Settings
 from pipelines.llm.store import KEPT_FAILURES, Kept, Record, Store
 from pipelines.llm.store_errors import BrokenStore, NewerStore, NotAStore, ReadOnlyStore
 from pipelines.llm.store_export import export_all, export_some
-from pipelines.llm.store_lent import Merged, take_in
+from pipelines.llm.store_lent import Merged, schema, take_in
 from pipelines.llm.store_upkeep import prunable, prune, stats, verify
 
 REPLAY = Settings(backend="replay", model="scripted")
@@ -281,6 +281,43 @@ def test_a_row_whose_key_is_not_of_its_request_is_not_imported(store: Store, tmp
         assert mine.answers([record(2).key]) == {}
 
 
+def with_value(path: Path, column: str, key: str, value: object) -> None:
+    """The export at `path` with one value of one row changed."""
+    table = pq.read_table(path)
+    values, at = table[column].to_pylist(), table["key"].to_pylist().index(key)
+    values[at] = value
+    field = pa.field(column, table.schema.field(column).type)
+    place = table.schema.get_field_index(column)
+    changed = table.set_column(place, field, pa.array(values, field.type))
+    pq.write_table(changed.replace_schema_metadata(table.schema.metadata), path)
+
+
+@pytest.mark.parametrize("column", [c for c in schema().names if c != "vector"])
+def test_a_row_that_lacks_a_value_is_refused_alone(store: Store, tmp_path: Path, column: str) -> None:
+    export_all(store, tmp_path / "a.parquet")
+    with_value(tmp_path / "a.parquet", column, record(2).key, None)
+    with Store(tmp_path / "mine.sqlite") as mine:
+        assert take_in(mine, tmp_path / "a.parquet") == Merged(new=5, refused=1)
+        assert mine.count() == 4 and set(mine.embeddings([VECTOR_KEY])) == {VECTOR_KEY}
+
+
+@pytest.mark.parametrize(
+    ("column", "key", "value"),
+    [
+        ("failure", record(2).key, "no such failure"),
+        ("vector", VECTOR_KEY, None),
+        ("vector", VECTOR_KEY, b"\0" * 15),
+    ],
+)
+def test_a_row_whose_value_cannot_be_is_refused_alone(
+    store: Store, tmp_path: Path, column: str, key: str, value: object
+) -> None:
+    export_all(store, tmp_path / "a.parquet")
+    with_value(tmp_path / "a.parquet", column, key, value)
+    with Store(tmp_path / "mine.sqlite") as mine:
+        assert take_in(mine, tmp_path / "a.parquet") == Merged(new=5, refused=1)
+
+
 def damaged(path: Path) -> None:
     raw = bytearray(path.read_bytes())
     raw[200] ^= 0xFF
@@ -304,6 +341,16 @@ def newer(path: Path) -> None:
     pq.write_table(table.replace_schema_metadata({b"headrace.answers": b"9"}), path)
 
 
+def of_another_type(path: Path) -> None:
+    table = pq.read_table(path)
+    place = table.schema.get_field_index("text")
+    pq.write_table(table.set_column(place, "text", pa.array([1] * table.num_rows)), path)
+
+
+def without_a_column(path: Path) -> None:
+    pq.write_table(pq.read_table(path).drop(["detail"]), path)
+
+
 def gone(path: Path) -> None:
     path.unlink()
 
@@ -316,6 +363,8 @@ def gone(path: Path) -> None:
         (text, NotAStore, "the export is damaged or no Parquet file"),
         (foreign, NotAStore, "is no export of a response store"),
         (newer, NewerStore, "the export has version 9, this headrace reads up to 1"),
+        (of_another_type, NotAStore, "the export's column 'text' is absent or of another type"),
+        (without_a_column, NotAStore, "the export's column 'detail' is absent or of another type"),
         (gone, NotAStore, "there is no such file"),
     ],
 )
