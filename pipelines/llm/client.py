@@ -58,7 +58,7 @@ class Client:
         self._budget = budget_of(self.settings, path, stage, ours=self._backend.ours)
         self.embedded: set[str] | None = None  # keys of the vectors used, once there was a text to embed
         path = path.resolve() if path.is_symlink() else path  # what lies beside it is shared by its users
-        self._claims = Claims(path)
+        self.claims = Claims(path)
         self.store = Store(path, lent=lent)  # last: a wrong setting makes no file
 
     @property
@@ -79,7 +79,7 @@ class Client:
             self._courier = None
         if self._budget is not None:
             self._budget.close()
-        self._claims.close()
+        self.claims.close()
         self.store.close()
 
     def answers(self, requests: Iterable[Request]) -> Iterator[Answer]:
@@ -109,7 +109,7 @@ class Client:
                     for key, kept in _ends(handed):
                         if self._budget is not None:
                             self._budget.settle(key, done, kept)
-                        self._claims.give(key, done)
+                        self.claims.give(key, done)
                         for request in waiting.pop(key):
                             yield _answer(request, key, kept, stored=False)
         finally:
@@ -165,7 +165,7 @@ class Client:
                 from pipelines.llm.courier import Courier
 
                 self._courier = Courier(
-                    self._backend, self.settings, self.store, self.spent, self._budget, self._claims
+                    self._backend, self.settings, self.store, self.spent, self._budget, self.claims
                 )
             return self._courier
 
@@ -253,10 +253,10 @@ class Client:
 
     def _claim(self, fresh: dict[str, Named], under_way: UnderWay) -> tuple[list[Named], dict[str, Kept]]:
         """What is ours to ask, and what was stored before we could claim it; the rest is asked elsewhere."""
-        claimed = {key for key in fresh if self._claims.take(key, under_way.done)}
+        claimed = {key for key in fresh if self.claims.take(key, under_way.done)}
         found = self.store.answers(fresh)
         for key in claimed & found.keys():
-            self._claims.give(key, under_way.done)
+            self.claims.give(key, under_way.done)
         left = [n for key, n in fresh.items() if key not in found]
         under_way.elsewhere |= {n.key: n for n in left if n.key not in claimed}
         return [n for n in left if n.key in claimed], found
@@ -266,7 +266,7 @@ class Client:
         from pipelines.llm.budget import over_budget
 
         for job, cap in over:
-            self._claims.give(job.key, job.done)
+            self.claims.give(job.key, job.done)
             job.done.put((job.key, over_budget(cap)))
         if self._budget is not None and self.settings.backend in BATCHED:
             for job in within:  # a batch goes on without us, and is billed
@@ -277,7 +277,7 @@ class Client:
     def _leave(self, under_way: UnderWay) -> None:
         """Settle what came and nobody read; the budget gives up on the rest, and the claims end."""
         done = under_way.done
-        self._claims.give_all(done)
+        self.claims.give_all(done)
         if self._budget is None:
             return
         with suppress(Empty):

