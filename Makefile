@@ -1,7 +1,7 @@
 # Two commands do everything: `make run` the main job, `make test` the tests.
 PYTHON ?= python3
 BIN := .venv/bin
-.PHONY: run test setup environment vllm ui models record clean distclean help
+.PHONY: run test setup environment train vllm ui models record clean distclean help
 help: ## what there is
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
@@ -35,6 +35,16 @@ models: setup ## the larger embedded models (Qwen2.5-Coder 0.5B and 1.5B, 1.6 GB
 	@$(BIN)/headrace models fetch
 
 # torch's CPU wheels may want an index of their own: UV_EXTRA_INDEX_URL, or PIP_EXTRA_INDEX_URL for pip.
+train: setup ## torch and transformers beside it, to train encoders (1 GB)
+	@sha256sum --status -c .venv/.train 2>/dev/null || { \
+	  echo "installing the extra train in .venv (1 GB, some minutes)" && rm -f .venv/.train && \
+	  if command -v uv >/dev/null; then \
+	    UV_FIND_LINKS="$${UV_FIND_LINKS:-$$PIP_FIND_LINKS}" \
+	      uv pip install -q --python $(BIN)/python --no-deps --compile-bytecode -r requirements-train.lock; \
+	  else \
+	    $(BIN)/python -m pip install -q --no-deps -r requirements-train.lock; \
+	  fi && sha256sum requirements-train.lock requirements.lock > .venv/.train; }
+
 # On a GPU: an environment of your own with `vllm` and `gguf`, named in llm.vllm.python of params.yaml.
 VLLM := .venv-vllm
 vllm: ## vLLM for CPU in .venv-vllm, an environment of its own; for a GPU see llm.vllm.python
