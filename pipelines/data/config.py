@@ -11,7 +11,7 @@ import dataclasses
 import types
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pipelines.errors import ConfigError, nearest
 
@@ -78,20 +78,21 @@ def load(cls: type[T], values: Mapping[str, Any] | None, where: str) -> T:
 
 
 def _coerce(hint: Any, value: Any, where: str) -> Any:
-    """The value as the type says; ints pass for floats, lists for tuples, nothing else."""
+    """The value as the type says; ints pass for floats, lists for tuples, nothing else.
+
+    Of a union, None and the words of a Literal pass as they are, anything else as its first other type.
+    """
     origin, args = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return value
+    if origin is Literal:
+        return _word(args, value, where)
     if origin is Annotated:
-        number, bounds = _coerce(args[0], value, where), hint.__metadata__[0]
-        if not bounds.least <= number <= bounds.most:
-            what = f"must lie in [{bounds.least:g}, {bounds.most:g}], is {value!r}"
-            raise ConfigError(what, where=f"params.yaml: {where}")
-        return number
+        return _within(hint.__metadata__[0], _coerce(args[0], value, where), value, where)
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
         return load(hint, value, where)
     if origin in (Union, types.UnionType):
-        if value is None and type(None) in args:
-            return None
-        return _coerce(next(a for a in args if a is not type(None)), value, where)
+        return _one_of(args, value, where)
     if origin is tuple and isinstance(value, list):
         return tuple(_coerce(args[0], v, f"{where}[{i}]") for i, v in enumerate(value))
     if origin is dict and isinstance(value, dict):
@@ -106,3 +107,26 @@ def _coerce(hint: Any, value: Any, where: str) -> Any:
         return value
     name = getattr(hint, "__name__", str(hint))
     raise ConfigError(f"must be {name}, is {value!r}", where=f"params.yaml: {where}")
+
+
+def _one_of(hints: tuple[Any, ...], value: Any, where: str) -> Any:
+    if value is None and type(None) in hints:
+        return None
+    words = [h for h in hints if get_origin(h) is Literal]
+    if isinstance(value, str) and any(value in get_args(h) for h in words):
+        return value
+    return _coerce(next(h for h in hints if h is not type(None) and h not in words), value, where)
+
+
+def _within(bounds: Between, number: Any, told: Any, where: str) -> Any:
+    if not bounds.least <= number <= bounds.most:
+        what = f"must lie in [{bounds.least:g}, {bounds.most:g}], is {told!r}"
+        raise ConfigError(what, where=f"params.yaml: {where}")
+    return number
+
+
+def _word(known: tuple[str, ...], value: Any, where: str) -> str:
+    if isinstance(value, str) and value in known:
+        return value
+    what = f"must be one of {', '.join(known)}, is {value!r}"
+    raise ConfigError(what, where=f"params.yaml: {where}", cure=nearest(str(value), known))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 
@@ -25,6 +26,9 @@ class Params:
     allowed: Share = 0.0
     caps: dict[str, int] = field(default_factory=dict)
     sampling: Sampling = Sampling()
+    by: Literal["table", "model"] = "table"
+    cut: Share | Literal["auto"] = "auto"
+    tools: tuple[dict[str, Any], ...] = ()
 
 
 def test_values_arrive_in_the_declared_types() -> None:
@@ -55,6 +59,10 @@ def test_values_arrive_in_the_declared_types() -> None:
         ({"k": 1, "caps": {"a": "b"}}, "trit.translate.caps.a: must be int, is 'b'"),
         ([], "trit.translate: must be a mapping, is list"),
         ({"k": 1, "allowed": 7}, "trit.translate.allowed: must lie in [0, 1], is 7"),
+        ({"k": 1, "by": "modle"}, "trit.translate.by: must be one of table, model, is 'modle' (did you mean"),
+        ({"k": 1, "cut": 2}, "trit.translate.cut: must lie in [0, 1], is 2"),
+        ({"k": 1, "cut": "atuo"}, "trit.translate.cut: must be float, is 'atuo'"),
+        ({"k": 1, "tools": [3]}, "trit.translate.tools[0]: must be"),
     ],
 )
 def test_a_wrong_section_is_refused_by_name_with_a_cure(told: object, message: str) -> None:
@@ -95,3 +103,10 @@ def test_a_number_that_no_knob_can_have_is_refused(told: dict[str, object], mess
     with pytest.raises(ConfigError) as error:
         load(Params, told, "trit.translate")
     assert message in str(error.value)
+
+
+def test_a_word_stands_beside_a_number_and_what_a_server_reads_is_kept_as_it_is() -> None:
+    tool = {"type": "search", "most": 3, "how": {"deep": [None, True, -1.5]}}
+    got = load(Params, {"k": 1, "by": "model", "cut": 0.25, "tools": [tool]}, "trit.translate")
+    assert (got.by, got.cut, got.tools) == ("model", 0.25, (tool,))
+    assert load(Params, {"k": 1, "cut": "auto"}, "trit.translate").cut == "auto"
