@@ -153,7 +153,8 @@ def _make(folder: Path, sources: Mapping[str, list[Path]], params: Mapping[str, 
     for engine in ENGINES:
         _lay(raw / engine, sources.get(engine, []), PROJECT / "data" / "raw" / engine)
     shutil.copytree(PROJECT / "data" / "raw" / "facts", raw / "facts")
-    _lay_observations(folder / "data" / "observations" / "evergreen", own="evergreen" in sources)
+    for said in ("observations", "review"):
+        _lay_said(folder, Path("data") / said / "evergreen", own="evergreen" in sources)
     for name in (".gitignore", ".dvcignore"):
         shutil.copyfile(PROJECT / name, folder / name)
     _dvc(folder)
@@ -177,13 +178,13 @@ def _lay(folder: Path, given: list[Path], sample: Path) -> None:
             to.chmod(0o644)
 
 
-def _lay_observations(folder: Path, own: bool) -> None:
-    """The project's observations are of its own sample questions; others start with none."""
+def _lay_said(folder: Path, part: Path, own: bool) -> None:
+    """The project's observations and decisions are on its own sample questions; others start with none."""
     if own:
-        folder.mkdir(parents=True)
-        (folder / ".gitkeep").touch()
+        (folder / part).mkdir(parents=True)
+        (folder / part / ".gitkeep").touch()
     else:
-        shutil.copytree(PROJECT / "data" / "observations" / "evergreen", folder)
+        shutil.copytree(PROJECT / part, folder / part)
 
 
 def _dvc(folder: Path) -> None:

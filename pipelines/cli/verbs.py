@@ -15,6 +15,7 @@ VERBS = {
     "status": "rows in, accepted, rejected and freshness of every stage",
     "trace": "where a row comes from, down to raw line, prompt and model answer",
     "refresh": "ask for new answers to the questions that are due, as a dated file of observations",
+    "review": "the questions that wait for a person's decision; lay them out, or decide",
     "init": "make a workspace: this graph with your own inputs",
     "graph": "show the graph; --write declares in dvc.yaml the code that each stage reaches",
     "store": "what the response store holds; verify, export, import and prune it",

@@ -216,26 +216,25 @@ def case(
 ) -> dict[str, Any]:
     """A case for a person. `kind`: a short stable word ("label_conflict"); `why`: a sentence for people.
 
-    `case`, its name, depends on kind, language and wording alone; `more` may hold plain values that help.
+    `case`, its name, depends on the wording and its language alone, as a decision does; `more` may hold
+    plain values that help.
     """
-    name = digest("case", kind, language, question_key(question))
+    name = digest("case", language, question_key(question))
     own = {"question_id": question_id, "question": question, "language": language}
     return {"case": name, "kind": kind, **own, "label": label, "change_rate": change_rate, "why": why, **more}
 
 
 def write_cases(path: Path, cases: Iterable[Mapping[str, Any]]) -> None:
-    """Writes them sorted, each name once: of several on a wording that of the smallest question id.
+    """Writes them sorted; of several of a kind on a wording that of the smallest question id.
 
     The ids of the others stand in its `also`. Raises EnvironmentFault.
     """
-    by_name: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    alike: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
     for one in cases:
-        by_name[one["case"]].append(one)
+        alike[one["kind"], one["case"]].append(one)
     lines = []
-    for _, told in sorted(by_name.items(), key=lambda kv: (kv[1][0]["kind"], kv[0])):
-        first, *others = sorted(
-            told, key=lambda c: (c["question_id"], json.dumps(c, sort_keys=True, default=str))
-        )
+    for _, told in sorted(alike.items()):
+        first, *others = sorted(told, key=lambda c: (c["question_id"], json.dumps(c, default=str)))
         also = sorted({c["question_id"] for c in others} - {first["question_id"]})
         lines.append(json.dumps({**first, "also": also} if also else first, ensure_ascii=False, default=str))
     replace(path, lambda beside: beside.write_text("".join(x + "\n" for x in lines), encoding="utf-8"))

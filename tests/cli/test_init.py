@@ -30,7 +30,7 @@ def test_a_workspace_holds_the_graph_the_knobs_the_code_and_the_inputs(here: Pat
     assert (mine / "pipelines").is_symlink()
     assert (mine / "pipelines" / "step.py").is_file()
     sample = Path(__file__).parents[2] / "data"
-    for part in ("raw", "observations"):
+    for part in ("raw", "observations", "review"):
         assert names(mine / "data" / part) == names(sample / part)
 
 
@@ -40,7 +40,8 @@ def test_a_given_source_stands_in_for_the_sample_and_is_copied(here: Path) -> No
     assert names(raw / "evergreen") == {"train.csv"}
     assert not (raw / "evergreen" / "train.csv").is_symlink()
     assert names(raw / "trit") == names(Path(__file__).parents[2] / "data" / "raw" / "trit")
-    assert names(here / "mine" / "data" / "observations") == {"evergreen/.gitkeep"}
+    for part in ("observations", "review"):
+        assert names(here / "mine" / "data" / part) == {"evergreen/.gitkeep"}
 
 
 def test_a_source_may_be_repeated_and_a_folder_keeps_its_shape(here: Path) -> None:
