@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pipelines.asking import AskingStep
 from pipelines.errors import StageError
 from pipelines.evergreen import classifier
-from pipelines.evergreen.schema import CLASSIFIED, CURATED, questions
+from pipelines.evergreen.schema import CLASSIFIED, CURATED, EVERGREEN, UNKNOWN, questions
 
 SCHEMA = questions("evergreen.classify", CLASSIFIED)
 MODEL = "training/evergreen/model"
@@ -40,7 +40,6 @@ def run(step: AskingStep, params: Params) -> None:
             raise StageError(f"P(evergreen) of row {row['row_id']} is {p}", where=step.name)
         values = {c: row[c] for c in CURATED}
         step.accept(row["row_id"], SCHEMA.row(**values, p_evergreen=float(p), parents=[row["row_id"]]))
-    agree = sum(
-        (p >= 0.5) == (label == "evergreen") for p, label in zip(probabilities, frame["label"], strict=True)
-    )
-    step.metrics["agrees_with_label"] = round(agree / len(frame), 4) if len(frame) else None
+    told = [(p, x) for p, x in zip(probabilities, frame["label"], strict=True) if x != UNKNOWN]
+    agree = sum((p >= 0.5) == (label == EVERGREEN) for p, label in told)
+    step.metrics["agrees_with_label"] = round(agree / len(told), 4) if told else None

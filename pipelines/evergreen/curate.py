@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pipelines.data.duplicates import Groups, question_key
-from pipelines.evergreen.schema import CURATED, DEV, TEST, TRAIN, questions
+from pipelines.evergreen.schema import CURATED, DEV, TEST, TRAIN, UNKNOWN, questions
 from pipelines.step import Step
 
 SCHEMA = questions("evergreen.curate", CURATED)
@@ -119,7 +119,7 @@ def decide(found: Sequence[Question]) -> Verdicts:
 
 
 def _conflict(question: Question, equal: Sequence[Question], verdicts: Verdicts) -> None:
-    opposite = [o for o in equal if o.label != question.label]
+    opposite = [o for o in equal if UNKNOWN not in (o.label, question.label) and o.label != question.label]
     if question.split == TEST:  # the scored side goes only when test contradicts itself
         opposite = [o for o in opposite if o.split == TEST]
     if opposite:

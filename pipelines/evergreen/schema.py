@@ -4,6 +4,13 @@ Law: label polarity is pinned here and nowhere else: 1, true, never and static
 are evergreen. The wordings of one question share a `question_id`, a hash of
 what its source says, so that a split or a decision on it holds in every
 language.
+
+A question set without labels (NQ-open, SQuAD, HotpotQA) is read to be classified
+and filtered. Its rows have label UNKNOWN, change_rate UNKNOWN, label_origin
+NO_ORIGIN and split POOL. An UNKNOWN label conflicts with none and agrees with none;
+`labelled(frame)` leaves such rows out. POOL is in no split: nothing is trained or
+scored on it. Labelled sets of others (FreshQA, CRAG) stand in POOL, too, with
+their labels: told apart by `source`, they are there to be evaluated beside.
 """
 
 from __future__ import annotations
@@ -18,7 +25,9 @@ from pipelines.data.rows import Schema
 EVERGREEN, MUTABLE = "evergreen", "mutable"
 NEVER, SLOW, FAST, UNKNOWN = "never", "slow", "fast", "unknown"
 TRAIN, DEV, TEST = "train", "dev", "test"
-SPLITS = (TRAIN, DEV, TEST)
+POOL = "pool"  # read to be classified and filtered, in none of the three splits
+SPLITS = (TRAIN, DEV, TEST, POOL)
+NO_ORIGIN = "none"  # of an UNKNOWN label
 TRUSTED_ORIGINS = ("gold", "human", "agreement")  # labels that a model's opinion does not outrank
 
 QUESTION: dict[str, Any] = {
@@ -27,11 +36,11 @@ QUESTION: dict[str, Any] = {
     "question": pl.String,
     "answer": pl.String,  # null where the source has none
     "aliases": pl.List(pl.String),
-    "label": pl.String,  # evergreen | mutable
+    "label": pl.String,  # evergreen | mutable | unknown
     "change_rate": pl.String,  # never | slow | fast | unknown
-    "source": pl.String,  # real | synth, or as the file says
-    "split": pl.String,  # train | dev | test
-    "label_origin": pl.String,  # gold | human | agreement | model
+    "source": pl.String,  # real | synth, the name of the set (nq_open), or as the file says
+    "split": pl.String,  # train | dev | test | pool
+    "label_origin": pl.String,  # gold | human | agreement | model | none
     "as_of": pl.Date,  # when the answer was seen to hold; null where unknown
 }
 
@@ -61,11 +70,12 @@ HISTORY: dict[str, Any] = {
 }
 
 LABELS = {
-    **dict.fromkeys(("1", "1.0", "true", "evergreen", "immutable", "static"), (EVERGREEN, NEVER)),
+    **dict.fromkeys(("1", "1.0", "true", "yes", "evergreen", "immutable", "static"), (EVERGREEN, NEVER)),
     **dict.fromkeys(("never", "never-changing"), (EVERGREEN, NEVER)),
-    **dict.fromkeys(("0", "0.0", "false", "mutable"), (MUTABLE, UNKNOWN)),
+    **dict.fromkeys(("0", "0.0", "false", "no", "mutable"), (MUTABLE, UNKNOWN)),
     **dict.fromkeys(("slow", "slow-changing"), (MUTABLE, SLOW)),
     **dict.fromkeys(("fast", "fast-changing", "real-time"), (MUTABLE, FAST)),
+    UNKNOWN: (UNKNOWN, UNKNOWN),
 }
 
 LANGUAGES = {
@@ -103,20 +113,26 @@ _BY_NAME = {name: code for code, name in LANGUAGES.items()}
 
 @dataclass(frozen=True)
 class Label:
-    """A label as this project says it. `value` evergreen | mutable, `rate` never | slow | fast | unknown."""
+    """A label as this project says it.
+
+    `value` evergreen | mutable | unknown, `rate` never | slow | fast | unknown.
+    """
 
     value: str
     rate: str
 
 
 def parse_label(value: object) -> Label | None:
-    """A label in any known spelling (1/0, true/false, slow-changing, real-time, ...); None if unknown."""
+    """A label in any known spelling (1/0, yes/no, slow-changing, real-time, ...); None for other words."""
     if isinstance(value, bool):
         value = int(value)
     if not isinstance(value, str | int | float):
         return None
-    word = str(value).strip().casefold().replace("_", "-").replace(" changing", "-changing")
-    found = LABELS.get(word)
+    try:
+        word = str(value).strip().casefold()
+    except ValueError:  # an integer of more digits than Python prints
+        return None
+    found = LABELS.get("-".join(word.replace("_", " ").replace("-", " ").split()))
     return None if found is None else Label(*found)
 
 
@@ -129,3 +145,8 @@ def language_code(column: str) -> str | None:
 def questions(artifact: str, columns: dict[str, Any]) -> Schema:
     """The schema of an artifact with one row a question and language."""
     return Schema(artifact, columns, ("question_id", "language"))
+
+
+def labelled(rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows whose label is known."""
+    return rows.filter(pl.col("label") != UNKNOWN)

@@ -30,7 +30,8 @@ def _splits(rows: pl.DataFrame) -> dict[str, float]:
 
 
 def _labels(rows: pl.DataFrame) -> dict[str, float]:
-    per_wording = rows.group_by("language", "question_key").agg(pl.col("label").n_unique())
+    known = rows.filter(pl.col("label") != "unknown")  # a question set may have no labels: no conflict either
+    per_wording = known.group_by("language", "question_key").agg(pl.col("label").n_unique())
     train = rows.filter(split="train").unique("question_id")
     evergreen = len(train.filter(label="evergreen"))
     return {
@@ -76,12 +77,13 @@ def _parts(rows: pl.DataFrame) -> dict[str, float]:
     p = pl.col("p_evergreen")
     highest = rows.filter(part="mutable").select(p.max()).item()
     crossed = 0 if highest is None else len(rows.filter((pl.col("part") == "evergreen") & (p <= highest)))
-    current = rows.filter(pl.col("valid_to").is_null())
+    current = rows.filter(pl.col("valid_to").is_null(), pl.col("label") != "unknown")
     agree = len(current.filter(pl.col("part") == pl.col("label")))
     return {
         "impossible_probabilities": len(rows.filter(p.is_null() | p.is_nan() | ~p.is_between(0, 1))),
         "parts_crossed": crossed,
-        "part_is_label": agree / len(current) if len(current) else 0.0,
+        # Without a label there is nothing to agree with.
+        "part_is_label": agree / len(current) if len(current) else 0.5,
     }
 
 
