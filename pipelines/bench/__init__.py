@@ -2,13 +2,16 @@
 
 A bench is a module of this folder: `ROWS` is its size, `run(rows)` measures and gives the figures of
 its JSON line in order, `laws(figures)` says of each sentence that they should prove whether it holds.
+One that reads public data names a file of it as `DATA`, and is run(rows, data, store): the folder of the
+data sets (`--data`) and the response store to use (`--store`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-Figures = Mapping[str, float]
+Figures = Mapping[str, Any]  # numbers, in mappings where there are several of a kind
 
 BENCHES = {
     "llm": "2,000 new rows at 128 in flight, against bare aiohttp and against the OpenAI SDK",

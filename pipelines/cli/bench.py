@@ -7,7 +7,9 @@ import importlib
 import json
 from pathlib import Path
 
-from pipelines.errors import ConfigError
+from pipelines.data.told import flat
+from pipelines.errors import ConfigError, InputError
+from pipelines.step import store_path
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,6 +18,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     listed = "; ".join(f"{name}: {text}" for name, text in BENCHES.items())
     parser.add_argument("name", metavar="NAME", help=listed.replace("%", "%%"))
     parser.add_argument("--rows", type=int, help="another size (ratios want the whole)")
+    parser.add_argument(
+        "--data", metavar="DIR", help="folder of the public data sets, for those that read them"
+    )
+    parser.add_argument("--store", metavar="FILE", help="response store to use (default: this workspace's)")
     parser.add_argument("--json", action="store_true", help="the figures as one line of JSON")
 
 
@@ -30,12 +36,26 @@ def main(args: argparse.Namespace, root: Path) -> int:
             f"--rows must be at least 4, is {args.rows}", cure="leave it out for the whole size"
         )
     bench = importlib.import_module(f"pipelines.bench.{args.name}")
-    figures = bench.run(bench.ROWS if args.rows is None else args.rows)
+    rows = bench.ROWS if args.rows is None else args.rows
+    if hasattr(bench, "DATA"):
+        store = Path(args.store) if args.store else store_path(root)
+        figures = bench.run(rows, _data(args.data, bench.DATA, args.name), store)
+    else:
+        figures = bench.run(rows)
     if args.json:
         print(json.dumps(figures))
         return 0
-    for name, value in figures.items():
-        print(f"{name:22} {value:>12,}")
+    for name, value in flat(figures).items():
+        print(f"{name:22} {value:>12,}" if isinstance(value, int | float) else f"{name:22} {value}")
     for sentence, holds in bench.laws(figures).items():
         print(f"{'holds' if holds else 'FAILS':22} {sentence}")
     return 0
+
+
+def _data(told: str | None, needed: str, name: str) -> Path:
+    """The folder of public data sets, with the file `needed` below it. Raises ConfigError, InputError."""
+    if told is None:
+        raise ConfigError(f"bench {name} reads public files", cure="add --data DIR")
+    if not (Path(told) / needed).is_file():
+        raise InputError(f"no {needed} below this folder", where=told, cure="name the folder that holds it")
+    return Path(told)
