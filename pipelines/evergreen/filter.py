@@ -1,59 +1,151 @@
 """Splits the questions into an evergreen and a mutable part at a threshold on P(evergreen).
 
-Law: every row keeps its text and label; `part` depends on its probability and
-the parameters alone. A row too near the threshold belongs to no part.
+Law: every row keeps its text and label; `part` depends on its probability, the parameters and, where
+the threshold is `auto`, the out-of-fold scores of the train questions alone. A row too near the
+threshold belongs to no part. No test and no dev row takes part in the choice: what the threshold
+comes to on them is told, and nothing follows from it.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
 from pipelines.data.config import Share
-from pipelines.evergreen.schema import CLASSIFIED, EVERGREEN, FILTERED, MUTABLE, questions
+from pipelines.data.tables import read_parquet
+from pipelines.errors import ConfigError, InputError, nearest
+from pipelines.evergreen import shares
+from pipelines.evergreen.schema import (
+    CLASSIFIED,
+    EVERGREEN,
+    FILTERED,
+    MUTABLE,
+    POOL,
+    TRAIN,
+    TRUSTED_ORIGINS,
+    questions,
+)
+from pipelines.evergreen.threshold import Point, Scored, at, choose
 from pipelines.step import Step
 
 SCHEMA = questions("evergreen.filter", FILTERED)
+OUT_OF_FOLD = "data/training/evergreen/out_of_fold.parquet"
+COLUMNS = ("question_id", "label", "p", "source")
 
 
 @dataclass(frozen=True)
 class Params:
-    """threshold: least P(evergreen) of the evergreen part.
+    """threshold: least P(evergreen) of the evergreen part; auto: the smallest that is precise enough.
     undecided: rows nearer to the threshold than this are rejected; 0 rejects none.
+    precision: of the evergreen part, by its lower bound at `confidence`, where `prior` of all questions
+    are evergreen (null: as many as among the train questions).
+    sources: of the train questions that choose; empty: all. Intervals are of `confidence` too.
     """
 
-    threshold: Share = 0.5
+    threshold: Share | Literal["auto"] = 0.5
     undecided: Share = 0.0
+    precision: Share = 0.95
+    confidence: Share = 0.95
+    prior: Share | None = None
+    sources: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, value in (("confidence", self.confidence), ("prior", self.prior)):
+            if value in (0.0, 1.0):
+                what = f"{name} lies between 0 and 1, is {value:g}"
+                raise ConfigError(what, where="params.yaml: evergreen.filter")
 
 
-def part_of(p: float, params: Params) -> str | None:
+def part_of(p: float, threshold: float, undecided: float) -> str | None:
     """evergreen | mutable, None inside the undecided band."""
-    if abs(p - params.threshold) < params.undecided:
+    if abs(p - threshold) < undecided:
         return None
-    return EVERGREEN if p >= params.threshold else MUTABLE
+    return EVERGREEN if p >= threshold else MUTABLE
 
 
 def run(step: Step, params: Params) -> None:
-    """Reads evergreen/classify; reports the share of each part by split."""
+    """Reads evergreen/classify and the out-of-fold scores; reports the parts by set and by split."""
     rows = step.read("evergreen/classify").to_dicts()
     step.plan(r["row_id"] for r in rows)
-    parts: Counter[tuple[str, str]] = Counter()
-    for row in rows:
-        part = part_of(row["p_evergreen"], params)
+    threshold, chosen = find_threshold(step, params)
+    parts = [part_of(r["p_evergreen"], threshold, params.undecided) for r in rows]
+    for row, part in zip(rows, parts, strict=True):
+        parents = [row["row_id"]]
         if part is None:
-            detail = f"P(evergreen) = {row['p_evergreen']:.4f}, threshold {params.threshold}"
-            step.reject(
-                row["row_id"], "undecided", detail=detail, raw=row["question"], parents=[row["row_id"]]
-            )
+            detail = f"P(evergreen) = {row['p_evergreen']:.4f}, threshold {threshold:.4f}"
+            step.reject(row["row_id"], "undecided", detail=detail, raw=row["question"], parents=parents)
             continue
-        parts[row["split"], part] += 1
         values = {c: row[c] for c in CLASSIFIED}
-        step.accept(
-            row["row_id"],
-            SCHEMA.row(**values, part=part, parents=[row["row_id"]]),
-            note=MUTABLE if part == MUTABLE else "",
-        )
-    step.metrics["mutable_share"] = {
-        split: round(parts[split, MUTABLE] / (parts[split, MUTABLE] + parts[split, EVERGREEN]), 4)
-        for split in sorted({s for s, _ in parts})
+        made = SCHEMA.row(**values, part=part, parents=parents)
+        step.accept(row["row_id"], made, note=MUTABLE if part == MUTABLE else "")
+    step.metrics = {
+        "threshold": {"value": threshold, **chosen},
+        "held_out": held_out(rows, threshold, params),
+        **{f"by_{column}": told(rows, parts, column, params.confidence) for column in ("source", "split")},
     }
+
+
+def find_threshold(step: Step, params: Params) -> tuple[float, dict[str, Any]]:
+    """The threshold, and how it was found. Raises StageError, InputError, ConfigError."""
+    if params.threshold != "auto":
+        return params.threshold, {"chosen": False}
+    scored = out_of_fold(step, params)
+    point = choose(scored, params.precision, params.prior, params.confidence)
+    label = {s.question_id: s.evergreen for s in scored}
+    return point.threshold, {
+        "chosen": True,
+        "wanted": params.precision,
+        "confidence": params.confidence,
+        "prior": params.prior,
+        **_plain(point),
+        "questions": {EVERGREEN: sum(label.values()), MUTABLE: len(label) - sum(label.values())},
+    }
+
+
+def out_of_fold(step: Step, params: Params) -> list[Scored]:
+    """The scores of train questions by models that had not seen them."""
+    frame = read_parquet(step.root / OUT_OF_FOLD, "training.evergreen")
+    missing = [c for c in COLUMNS if c not in frame.columns]
+    if missing:
+        raise InputError(f"has no column {missing[0]!r}", where=OUT_OF_FOLD, cure="headrace run")
+    known = frame["source"].unique().to_list()
+    for source in params.sources:
+        if source not in known:
+            where = "params.yaml: evergreen.filter.sources"
+            raise ConfigError(f"no train question is of {source!r}", where=where, cure=nearest(source, known))
+    return [
+        Scored(r["question_id"], r["p"], r["label"] == EVERGREEN)
+        for r in frame.select(COLUMNS).iter_rows(named=True)
+        if not params.sources or r["source"] in params.sources
+    ]
+
+
+def held_out(rows: Sequence[Mapping[str, Any]], threshold: float, params: Params) -> dict[str, Any]:
+    """What the threshold comes to on the labelled questions outside train, at their own prior.
+
+    By split, and by source for those in none.
+    """
+    found: dict[str, list[Scored]] = {}
+    for r in rows:
+        sure = r["label_origin"] in TRUSTED_ORIGINS and r["label"] in (EVERGREEN, MUTABLE)
+        if sure and r["split"] != TRAIN:
+            one = Scored(f"{r['question_id']} {r['label']}", r["p_evergreen"], r["label"] == EVERGREEN)
+            found.setdefault(r["source"] if r["split"] == POOL else r["split"], []).append(one)
+    return {
+        name: _plain(at(scored, threshold, None, params.confidence))
+        for name, scored in sorted(found.items())
+        if len({s.evergreen for s in scored}) == 2
+    }
+
+
+def told(
+    rows: Sequence[Mapping[str, Any]], parts: Sequence[str | None], column: str, confidence: float
+) -> dict[str, Any]:
+    """The shares of the parts in each set that a column names."""
+    pairs = ((r[column], r["question_id"], r["p_evergreen"], p) for r, p in zip(rows, parts, strict=True))
+    return {name: counted.plain(confidence) for name, counted in shares.by(pairs).items()}
+
+
+def _plain(point: Point) -> dict[str, float]:
+    return {name: round(value, 4) for name, value in asdict(point).items() if name != "threshold"}

@@ -18,7 +18,7 @@ from pipelines.asking import AskingStep
 from pipelines.cli import main
 from pipelines.data.config import load
 from pipelines.data.tables import write_parquet
-from pipelines.errors import ConfigError, StageError
+from pipelines.errors import ConfigError, HeadraceError, StageError
 from pipelines.evergreen import classifier, classify
 from pipelines.evergreen import filter as parts
 from pipelines.evergreen.schema import CLASSIFIED, CURATED, questions
@@ -60,7 +60,7 @@ def lay(root: Path, schema: Any, step: str, rows: Sequence[dict[str, Any]]) -> N
 def test_the_part_depends_on_probability_and_threshold(
     p: float, threshold: float, undecided: float, part: str | None
 ) -> None:
-    assert parts.part_of(p, parts.Params(threshold, undecided)) == part
+    assert parts.part_of(p, threshold, undecided) == part
 
 
 def test_the_filter_keeps_both_parts_and_rejects_the_undecided(tmp_path: Path) -> None:
@@ -82,12 +82,107 @@ def test_the_filter_keeps_both_parts_and_rejects_the_undecided(tmp_path: Path) -
     ]
     assert step.ledger.summary()["reasons"] == {"rejected(undecided)": 1}
     assert step.ledger.notes == {"mutable": 2}
-    assert step.metrics == {"mutable_share": {"test": 1.0, "train": 0.5}}
+    told = step.metrics["by_split"]
+    assert (told["train"]["mutable"], told["train"]["undecided_rows"]) == (0.5, 0.3333)
+    assert (told["test"]["mutable"], told["test"]["questions"], told["test"]["expected_mutable"]) == (
+        1.0,
+        1,
+        0.9,
+    )
+    assert step.metrics["by_source"]["real"]["mutable"] == 0.6667
+    assert step.metrics["threshold"] == {"value": 0.5, "chosen": False}
+    assert step.metrics["held_out"] == {}, "the one test question has one label"
 
 
-def test_an_impossible_threshold_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"filter.threshold: must lie in \[0, 1\], is 1.5"):
-        load(parts.Params, {"threshold": 1.5}, "evergreen.filter")
+@pytest.mark.parametrize(
+    ("told", "says"),
+    [
+        ({"threshold": 1.5}, r"filter.threshold: must lie in \[0, 1\], is 1.5"),
+        ({"threshold": "automatic"}, "filter.threshold: must be float, is 'automatic'"),
+        ({"confidence": 1}, "confidence lies between 0 and 1, is 1"),
+        ({"prior": 0.0}, "prior lies between 0 and 1, is 0"),
+    ],
+)
+def test_an_impossible_split_is_refused(told: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        load(parts.Params, told, "evergreen.filter")
+
+
+def out_of_fold(root: Path, rows: Sequence[tuple[str, str, float, str]]) -> None:
+    """Lays the scores of train questions: (question, label, P(evergreen), source)."""
+    frame = pl.DataFrame(
+        [(q, "en", label, p, source) for q, label, p, source in rows],
+        schema=["question_id", "language", "label", "p", "source"],
+        orient="row",
+    )
+    write_parquet(frame, root / parts.OUT_OF_FOLD)
+
+
+def split_by(root: Path, **told: Any) -> Step:
+    step = Step("evergreen.filter", None, root, 7)
+    parts.run(step, load(parts.Params, told, "evergreen.filter"))
+    step.finish(parts.SCHEMA)
+    return step
+
+
+def test_an_automatic_threshold_comes_from_the_out_of_fold_scores_and_is_told(tmp_path: Path) -> None:
+    lay(tmp_path, CLASSIFY, "classify", [
+        filtered("a", p_evergreen=0.61, split="test", label="evergreen"),
+        filtered("b", p_evergreen=0.59, split="test"),
+        filtered("c", p_evergreen=0.70, split="test"),
+        filtered("d", p_evergreen=0.05, label="evergreen"),
+    ])  # fmt: skip
+    real = [(f"e{n}", "evergreen", 0.6 + n / 1000, "real") for n in range(100)]
+    real += [(f"m{n}", "mutable", 0.599 - n / 1000, "real") for n in range(100)]
+    out_of_fold(tmp_path, [*real, *((f"s{n}", "mutable", 0.99, "synth") for n in range(50))])
+    told = {"threshold": "auto", "precision": 0.9, "confidence": 0.9, "prior": 0.75, "undecided": 0.0}
+    step = split_by(tmp_path, **told, sources=["real"])
+    chosen = step.metrics["threshold"]
+    # All 100 evergreen ones from .600 on, and mutable ones down from .599 as far as the bound allows:
+    # k of 100 may pass while .75 x .9736 / (.75 x .9736 + .25 x high(k)) is at least .9:
+    # high(k) <= .3245; Wilson's high(24) is .3165, high(25) .3272.
+    assert chosen["value"] == pytest.approx(0.576)
+    assert (chosen["kept"], chosen["passed"], chosen["questions"]) == (
+        1.0,
+        0.24,
+        {"evergreen": 100, "mutable": 100},
+    )
+    assert chosen["low"] >= 0.9 > chosen["low"] - 0.01
+    rows = pl.read_parquet(step.folder / "rows.parquet").sort("question")
+    assert rows["part"].to_list() == ["evergreen", "evergreen", "evergreen", "mutable"]
+    assert step.metrics["held_out"]["test"]["precision"] == pytest.approx(1 / 3, abs=1e-4)
+    with pytest.raises(StageError, match="no threshold has a precision of 0.9"):
+        split_by(tmp_path, **told)
+
+
+@pytest.mark.parametrize(
+    ("rows", "told", "says"),
+    [
+        (None, {}, r"out_of_fold.parquet: the artifact is not there \(headrace run training.evergreen\)"),
+        ([("a", "evergreen", 0.9, "real")], {"sources": ["reel"]}, "no train question is of 'reel'"),
+        ([("a", "evergreen", 0.9, "real")], {}, "1 evergreen and 0 mutable questions"),
+    ],
+)
+def test_a_threshold_that_cannot_be_chosen_says_why(
+    tmp_path: Path, rows: Any, told: dict[str, Any], says: str
+) -> None:
+    lay(tmp_path, CLASSIFY, "classify", [filtered("a")])
+    if rows is not None:
+        out_of_fold(tmp_path, rows)
+    with pytest.raises(HeadraceError, match=says):
+        split_by(tmp_path, threshold="auto", **told)
+
+
+def test_a_question_counts_once_in_the_shares_however_many_wordings_it_has(tmp_path: Path) -> None:
+    wordings = [
+        filtered("a", question_id="a", language=c, p_evergreen=p) for c, p in (("en", 0.9), ("fr", 0.2))
+    ]
+    others = [filtered(q, p_evergreen=0.9, source="nq_open", split="pool") for q in ("b", "c", "d")]
+    lay(tmp_path, CLASSIFY, "classify", [*wordings, filtered("e", p_evergreen=0.1), *others])
+    told = split_by(tmp_path).metrics["by_source"]
+    assert (told["real"]["questions"], told["real"]["rows"], told["real"]["mutable"]) == (2, 3, 0.75)
+    assert (told["nq_open"]["mutable"], told["nq_open"]["low"]) == (0.0, 0.0)
+    assert told["nq_open"]["high"] == pytest.approx(0.5615, abs=1e-4)  # Wilson, 0 of 3
 
 
 class Told:
