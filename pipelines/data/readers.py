@@ -7,48 +7,18 @@ record. Nothing is dropped: records given = records in the file.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from pipelines.errors import InputError, Place
+from pipelines.data import delimited
+from pipelines.data.record import LONGEST_RAW, Record, fault_of, unique, unwritable
+from pipelines.data.text_files import fault_of_line, raw_of, relative, split_lines, text_of
+from pipelines.errors import InputError
 
+__all__ = ["Record", "fault_of", "relative", "text_of", "unwritable"]  # beside what stands below
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".json", ".parquet")
-OTHER = {  # how files of other kinds begin
-    b"PK\x03\x04": "a ZIP archive or a spreadsheet",
-    b"\x1f\x8b": "gzip",
-    b"PAR1": "Parquet",
-    b"SQLite format 3": "an SQLite database",
-    b"\xff\xfe": "UTF-16",
-    b"\xfe\xff": "UTF-16",
-}
-LONGEST_RECORD = 500  # lines; more means that a quote was opened and never closed
-Quoting = Literal[0, 1, 2, 3]
-csv.field_size_limit(2**27)
-
-
-@dataclass(frozen=True)
-class Record:
-    """One record. `fault` says why it cannot be read; then `values` is empty and `raw` is the text."""
-
-    file: str  # relative to the folder that was given
-    line: int  # of its first line, from 1
-    values: dict[str, Any] = field(default_factory=dict)
-    raw: str = ""
-    fault: str = ""
-
-    def place(self, column: str | None = None) -> Place:
-        return Place(self.file, self.line, column)
-
-    @property
-    def key(self) -> str:
-        """Names the record as a work item."""
-        return f"{self.file}:{self.line}"
 
 
 def data_files(folder: Path) -> list[Path]:
@@ -78,17 +48,32 @@ def records(path: Path, base: Path, columns: Sequence[str] | None = None) -> Ite
     """
     suffix, name = path.suffix.lower(), relative(path, base)
     if suffix == ".jsonl":
-        return _jsonl(text_of(path, base), name)
+        return json_lines(split_lines(text_of(path, base), name), name)
     if suffix in (".csv", ".tsv"):
-        return _delimited(text_of(path, base), name, "\t" if suffix == ".tsv" else ",", columns)
+        lines = split_lines(text_of(path, base), name)
+        return table(lines, name, delimiter_of(suffix), columns)
     if suffix == ".json":
-        return _json_list(load_json(path, base), name)
+        return json_list(load_json(path, base), name)
     raise InputError(f"unknown suffix {suffix!r}", where=name, cure=f"known: {', '.join(SUFFIXES)}")
 
 
-def relative(path: Path, base: Path) -> str:
-    """The file's name below `base`: no machine's path enters a row."""
-    return path.relative_to(base).as_posix() if path.is_relative_to(base) else path.name
+def delimiter_of(suffix: str) -> str:
+    """What stands between the cells of a .csv or a .tsv."""
+    return "\t" if suffix == ".tsv" else ","
+
+
+def table(
+    lines: list[str], name: str, delimiter: str, columns: Sequence[str] | None = None, skip: int = 0
+) -> Iterator[Record]:
+    """Records of a table; its header stands below `skip` lines, unless `columns` names them.
+
+    Raises InputError for a header that is none, and when no row follows it.
+    """
+    if columns is None:
+        columns = delimited.header_cells(lines[skip], name, delimiter, skip + 1)
+        skip += 1
+        delimited.require_rows(lines, skip, name)
+    return delimited.rows(lines, skip, name, delimiter, columns)
 
 
 def header(path: Path, base: Path) -> list[str]:
@@ -98,45 +83,24 @@ def header(path: Path, base: Path) -> list[str]:
     """
     suffix, name = path.suffix.lower(), relative(path, base)
     if suffix in (".csv", ".tsv"):
-        lines = _lines(text_of(path, base), name)
-        return _header_line(lines, name, "\t" if suffix == ".tsv" else ",")[0]
-    listed = list(records(path, base))
+        lines = split_lines(text_of(path, base), name)
+        return delimited.header_cells(lines[0], name, delimiter_of(suffix))
+    return keys_of(list(records(path, base)), name, suffix)
+
+
+def keys_of(listed: Sequence[Record], name: str, suffix: str) -> list[str]:
+    """All keys of records in order. Raises InputError when there are records and none can be read."""
     if listed and all(r.fault for r in listed):
         first = f"the first, on line {listed[0].line}, is {listed[0].fault}"
         raise InputError(f"no record is a JSON object; {first}", where=name, cure=f"is it {suffix} at all?")
     return list(dict.fromkeys(str(key) for r in listed for key in r.values))
 
 
-def text_of(path: Path, base: Path) -> str:
-    """Text of a UTF-8 file, byte order mark aside, line ends as they are. Raises InputError."""
-    name = relative(path, base)
-    try:
-        data = path.read_bytes()
-    except OSError as e:
-        raise InputError(f"cannot be read: {e.strerror}", where=name) from e
-    if not data.removeprefix(b"\xef\xbb\xbf").strip():
-        raise InputError("the file is empty", where=name, cure="give a file with rows or take it away")
-    if data.startswith(b"version https://git-lfs"):
-        raise InputError("is a Git LFS pointer, not the data", where=name, cure="git lfs pull")
-    kind = next((kind for magic, kind in OTHER.items() if data.startswith(magic)), None)
-    if kind is not None:
-        raise InputError(f"is not text but {kind}", where=f"{name}:1", cure="give UTF-8 text")
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as e:
-        line = data.count(b"\n", 0, e.start) + 1
-        raise InputError("is not UTF-8", where=f"{name}:{line}", cure="iconv -t UTF-8") from e
-    if "\0" in text:
-        line = text.count("\n", 0, text.index("\0")) + 1
-        raise InputError("is not text (it holds NUL bytes)", where=f"{name}:{line}", cure="give a text file")
-    return text
-
-
 def load_json(path: Path, base: Path) -> Any:
-    """A whole JSON file. Raises InputError with the line."""
+    """A whole JSON file; objects with a repeated key are `Twice`. Raises InputError with the line."""
     text = text_of(path, base)
     try:
-        return json.loads(text, parse_constant=_no_constant)
+        return json.loads(text, parse_constant=_no_constant, object_pairs_hook=unique)
     except ValueError as e:
         line = f":{e.lineno}" if isinstance(e, json.JSONDecodeError) else ""
         raise InputError(f"is not JSON: {e}", where=f"{relative(path, base)}{line}") from e
@@ -159,10 +123,10 @@ def _no_constant(word: str) -> float:
     raise ValueError(f"{word} is not JSON")
 
 
-def _jsonl(text: str, name: str) -> Iterator[Record]:
-    # Split at \n alone: U+2028 and its like are not line ends in JSONL.
-    lines = _lines(text, name)
-    if text.lstrip()[:1] == "[" and not _a_bad_line(lines):
+def json_lines(lines: list[str], name: str) -> Iterator[Record]:
+    """Records of a file with an object a line, blank lines aside. Raises InputError for one JSON array."""
+    first = next((line for line in lines if line.strip()), "")
+    if first.lstrip()[:1] == "[" and not _a_bad_line(lines):
         raise InputError("holds a JSON array, not one object a line", where=name, cure="name it .json")
     return (_json_line(name, n, line) for n, line in enumerate(lines, 1) if line.strip())
 
@@ -174,132 +138,33 @@ def _a_bad_line(lines: list[str]) -> bool:
 
 
 def _json_line(name: str, n: int, line: str) -> Record:
+    if fault := fault_of_line(line):
+        return Record(name, n, raw=raw_of([line]), fault=fault)
     try:
-        value = json.loads(line, parse_constant=_no_constant)
+        value = json.loads(line, parse_constant=_no_constant, object_pairs_hook=unique)
     except (ValueError, RecursionError) as e:
-        return Record(name, n, raw=line[:2000], fault=f"not JSON: {e}")
-    return _object(name, n, value, line)
+        return Record(name, n, raw=raw_of([line]), fault=f"not JSON: {e}")
+    return json_object(name, n, value, line)
 
 
-def _json_list(value: Any, name: str) -> Iterator[Record]:
+def json_list(value: Any, name: str) -> Iterator[Record]:
+    """Records of a list of objects; a record's line is its place in the list. Raises InputError."""
     if not isinstance(value, list):
         raise InputError("must be a list of objects", where=name)
     if not value:
         raise InputError("holds an empty list", where=name, cure="give it objects or take it away")
-    return (_object(name, n, v, _shown(v)) for n, v in enumerate(value, 1))
+    return (json_object(name, n, v) for n, v in enumerate(value, 1))
+
+
+def json_object(name: str, n: int, value: Any, raw: str | None = None) -> Record:
+    """A JSON value as a record, with a fault when it is no object or cannot be kept."""
+    raw = _shown(value) if raw is None else raw
+    if not isinstance(value, dict):
+        return Record(name, n, raw=raw[:LONGEST_RAW], fault=f"not an object but {type(value).__name__}")
+    fault = fault_of(value)
+    return Record(name, n, values={} if fault else value, raw=raw[:LONGEST_RAW], fault=fault)
 
 
 def _shown(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False)
     return json.dumps(value) if unwritable(text) else text
-
-
-def _object(name: str, n: int, value: Any, raw: str) -> Record:
-    if not isinstance(value, dict):
-        return Record(name, n, raw=raw[:2000], fault=f"not an object but {type(value).__name__}")
-    fault = fault_of(value)
-    return Record(name, n, values={} if fault else value, raw=raw[:2000], fault=fault)
-
-
-def fault_of(value: Any) -> str:
-    """Why a JSON value cannot be kept, however deep it lies: "" when it can."""
-    left = [value]
-    while left:
-        one = left.pop()
-        if isinstance(one, dict):
-            left += [*one.keys(), *one.values()]
-        elif isinstance(one, list):
-            left += one
-        elif isinstance(one, float) and not math.isfinite(one):
-            return "a number is out of range"
-        elif isinstance(one, str) and unwritable(one):
-            return "half of a surrogate pair stands alone"
-    return ""
-
-
-def unwritable(text: str) -> bool:
-    """True for a text that UTF-8 cannot hold: half of a surrogate pair, as in the JSON "\\ud800"."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return True
-    return False
-
-
-def _delimited(text: str, name: str, delimiter: str, columns: Sequence[str] | None) -> Iterator[Record]:
-    lines, start = _lines(text, name), 0
-    if columns is None:
-        columns, start = _header_line(lines, name, delimiter)
-        if not any(line.strip() for line in lines[start:]):
-            raise InputError("has a header and no rows", where=name, cure="give it rows or take it away")
-    quoting: Quoting = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
-    return _rows(lines, start, name, delimiter, list(columns), quoting)
-
-
-def _lines(text: str, name: str) -> list[str]:
-    """Lines of a text, without their ends. Raises InputError where CR alone would end them."""
-    if "\r" in text.strip() and "\n" not in text:
-        raise InputError("its lines end with CR alone", where=name, cure="end them with LF: tr '\\r' '\\n'")
-    return text.replace("\r\n", "\n").removesuffix("\n").split("\n")
-
-
-def _header_line(lines: list[str], name: str, delimiter: str) -> tuple[list[str], int]:
-    try:
-        found = next(csv.reader([lines[0]], delimiter=delimiter), [])
-    except csv.Error as e:
-        raise InputError(f"the header cannot be read: {e}", where=f"{name}:1") from e
-    if text_looks_like_json(lines[0]):
-        raise InputError("holds JSON, not a table", where=name, cure="name it .jsonl or .json")
-    other = next((d for d in ";\t|," if d != delimiter and d in lines[0]), "")
-    if len(found) == 1 and other:
-        what = f"its columns are separated by {other!r}, not by {delimiter!r}"
-        kind = {"\t": "name it .tsv", ",": "name it .csv"}
-        raise InputError(what, where=f"{name}:1", cure=kind.get(other, f"save it with {delimiter!r} between"))
-    twice = sorted({c for c in found if found.count(c) > 1})
-    if twice:
-        raise InputError(f"two columns are named {twice[0]!r}", where=f"{name}:1", cure="rename one of them")
-    return found, 1
-
-
-def text_looks_like_json(line: str) -> bool:
-    """True when a line starts as a JSON object or array would."""
-    return line.lstrip()[:1] in ("{", "[")
-
-
-def _rows(
-    lines: list[str], at: int, name: str, delimiter: str, columns: list[str], quoting: Quoting
-) -> Iterator[Record]:
-    """Reads record by record; one that does not fit costs its first line only."""
-    while at < len(lines):
-        if not lines[at].strip():
-            at += 1
-            continue
-        cells, used = _one(lines, at, delimiter, quoting)
-        if cells is not None and len(cells) == len(columns):
-            raw = "\n".join(lines[at : at + used])[:2000]
-            yield Record(name, at + 1, dict(zip(columns, cells, strict=True)), raw)
-            at += used
-            continue
-        fault = "a quote is not closed" if cells is None else f"{len(cells)} fields, expected {len(columns)}"
-        yield Record(name, at + 1, raw=lines[at][:2000], fault=fault)
-        at += 1
-
-
-def _one(lines: list[str], at: int, delimiter: str, quoting: Quoting) -> tuple[list[str] | None, int]:
-    """Cells of the record that starts at line `at`, and how many lines it took."""
-    taken = 1
-    if quoting != csv.QUOTE_NONE:
-        quotes = lines[at].count('"')
-        while quotes % 2 and taken < LONGEST_RECORD and at + taken < len(lines):
-            quotes += lines[at + taken].count('"')
-            taken += 1
-        if quotes % 2:
-            return None, 1
-    chunk = "\n".join(lines[at : at + taken])
-    try:
-        cells = next(
-            csv.reader(io.StringIO(chunk, newline=""), delimiter=delimiter, quoting=quoting, strict=True)
-        )
-    except (csv.Error, StopIteration):
-        return None, 1
-    return cells, taken
