@@ -18,9 +18,10 @@ A file has `topic`, `tables` and `templates`; `manner` may stand in one of them:
           Какой химический символ у {metal.gen}?
         answer: "{metal.symbol}"
 
-A slot is named after its table, of any file; `slots` ({a: city, b: city}: never the same
-row twice), `values` ({year: [1990]}) and `numbers` ({n: [2, 9]}) name others. A cell "-" is
-empty: a pattern that needs it, in a wording or in `needs`, leaves the row out.
+A column may serve several languages ("en fr de"). A slot is named after its table, of any
+file; `slots` ({a: city, who: [singer, actor]}: never one row twice), `values` ({year: [1990]})
+and `numbers` ({n: [2, 9]}) name others. {who?born him|born her} agrees with the row's
+`gender`. A cell "-" is empty: a pattern that needs it, in a wording or in `needs`, leaves the row out.
 `compute: [product, n, m]` is an answer.
 """
 
@@ -40,7 +41,8 @@ from pipelines.evergreen.template_grammar import joined
 
 RATES = (NEVER, SLOW, FAST)
 EMPTY = "-"
-SLOT = re.compile(r"\{(\w+)(?:\.(\w+))?\}")
+GENDER = "gender"  # the column that says which of two words agrees: m or f
+SLOT = re.compile(r"\{(\w+)(?:\.(\w+)|\?([^{}|]*)\|([^{}|]*))?\}")
 OPERATIONS: dict[str, Callable[[list[int]], int]] = {
     "sum": sum,
     "product": math.prod,
@@ -72,21 +74,26 @@ class Fill:
 
     rows: Mapping[str, Row]
 
-    def value(self, slot: str, form: str | None, language: str) -> str | None:
+    def value(self, slot: str, language: str, form: str | None = None) -> str | None:
         """What stands in a slot; None where the row has nothing for the language."""
         row = self.rows[slot]
         found = row.get(f"{language}.{form}", row.get(form)) if form else row.get(language, row.get(""))
         return None if found == EMPTY else found
 
+    def _said(self, slot: re.Match[str], language: str) -> str | None:
+        if slot[3] is not None:
+            return slot[4] if self.rows[slot[1]][GENDER] == "f" else slot[3]
+        return self.value(slot[1], language, slot[2])
+
     def can(self, pattern: str, language: str) -> bool:
         """True when every slot of the pattern has a value in the language."""
-        return all(self.value(m[1], m[2], language) is not None for m in SLOT.finditer(pattern))
+        return all(self._said(m, language) is not None for m in SLOT.finditer(pattern))
 
     def render(self, pattern: str, language: str) -> str:
         """The pattern with its slots filled, contracted where the language contracts ("de le" to "du")."""
         text, end = "", 0
         for m in SLOT.finditer(pattern):
-            text = joined(text + pattern[end : m.start()], str(self.value(m[1], m[2], language)), language)
+            text = joined(text + pattern[end : m.start()], str(self._said(m, language)), language)
             end = m.end()
         return text + pattern[end:]
 
@@ -203,7 +210,9 @@ def _table(value: Any, where: str) -> tuple[Row, ...]:
             filled = sum(c != "" for c in cells)
             what = f"row {number} has {filled} filled cells, there are {len(columns)} columns"
             raise TemplateError(what, where=where, cure=f"{line[:60]}; an empty cell is written {EMPTY!r}")
-        rows.append(dict(zip(columns, cells, strict=True)))
+        rows.append(
+            {name: cell for names, cell in zip(columns, cells, strict=True) for name in names.split()}
+        )
     twice = next((r for i, r in enumerate(rows) if r in rows[:i]), None)
     if twice is not None:
         raise TemplateError(f"a row stands twice: {next(iter(twice.values()))}", where=where)
@@ -258,11 +267,16 @@ def _slots(
     named = _mapping(said.get("slots", {}), f"{where}, slots")
     found: dict[str, tuple[Row, ...]] = {}
     for slot in sorted({m[1] for texts in wordings.values() for t in texts for m in SLOT.finditer(t)}):
-        table = str(named.get(slot, slot))
-        if slot not in own and table not in tables:
-            cure = nearest(table, (*tables, *own))
-            raise TemplateError(f"slot {slot!r} has no table {table!r}", where=where, cure=cure)
-        found[slot] = own[slot] if slot in own else tables[table]
+        if slot in own:
+            found[slot] = own[slot]
+            continue
+        names = named.get(slot, slot)
+        found[slot] = ()
+        for table in names if isinstance(names, list) else [names]:
+            if table not in tables:
+                cure = nearest(str(table), (*tables, *own))
+                raise TemplateError(f"slot {slot!r} has no table {table!r}", where=where, cure=cure)
+            found[slot] += tables[table]
     return found
 
 
@@ -273,11 +287,11 @@ def _check(text: str, language: str, slots: Mapping[str, tuple[Row, ...]], where
     for m in SLOT.finditer(text):
         if m[1] not in slots:
             raise TemplateError(f"unknown slot {m[1]!r}", where=where, cure=nearest(m[1], slots))
-        columns = slots[m[1]][0]
-        wanted = (f"{language}.{m[2]}", m[2]) if m[2] else (language, "")
-        if not any(c in columns for c in wanted):
-            what = f"slot {m[0]} has no column {wanted[0]!r}"
-            raise TemplateError(what, where=where, cure=f"the table has: {', '.join(columns)}")
+        wanted = (f"{language}.{m[2]}", m[2]) if m[2] else (language, "") if m[3] is None else (GENDER,)
+        for columns in slots[m[1]]:
+            if not any(c in columns for c in wanted):
+                what = f"slot {m[0]} has no column {wanted[0]!r}"
+                raise TemplateError(what, where=where, cure=f"the table has: {', '.join(columns)}")
 
 
 def _manner(value: Any, where: str) -> Manner:

@@ -26,6 +26,8 @@ from pipelines.evergreen.template_bank import RATES, Bank, Fill, Manner, Templat
 FILES = (
     "templates/manner.yaml",
     "templates/countries.yaml",
+    "templates/people.yaml",
+    "templates/cities.yaml",
 )
 MARKS = "?？؟.。 \u00a0"
 
@@ -137,7 +139,7 @@ def _worded(
         template=template.name,
         topic=template.topic,
         change_rate=template.rate,
-        fill={slot: fill.value(slot, None, languages[0]) or "" for slot in fill.rows},
+        fill={slot: fill.value(slot, languages[0]) or "" for slot in fill.rows},
         wordings=wordings,
         answers={k: template.answer(fill, k) for k in languages},
     )
