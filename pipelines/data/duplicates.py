@@ -10,7 +10,12 @@ import unicodedata
 from collections.abc import Hashable, Iterable
 
 # Letters, combining marks and numbers carry the words; all else is manner of writing.
-_WORDS = ("L", "M", "N")
+WORD_KINDS = ("L", "M", "N")
+LONG = 5  # letters of a word that may be a misspelt or inflected other one
+_UNSPACED = (  # scripts that write no blanks between words: of South-East Asia, China, Japan
+    *((0x0E00, 0x0EFF), (0x1000, 0x109F), (0x1780, 0x17FF)),
+    *((0x2E80, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x3FFFF)),
+)
 
 
 def question_key(text: str) -> str:
@@ -18,10 +23,21 @@ def question_key(text: str) -> str:
 
     Empty when the text holds no letter, mark or number.
     """
-    # Folding may leave composed forms apart ("ΐ"), so compose once more.
-    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
-    words = "".join(c for c in folded if unicodedata.category(c)[0] in _WORDS)
+    words = "".join(c for c in fold(text) if unicodedata.category(c)[0] in WORD_KINDS)
     return unicodedata.normalize("NFC", words)  # a mark may have come to stand beside its letter
+
+
+def fold(text: str) -> str:
+    """NFKC and case folded; blanks and punctuation stay."""
+    if text.isascii():
+        return text.casefold()
+    # Folding may leave composed forms apart ("ΐ"), so compose once more.
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+
+
+def unspaced(code: int) -> bool:
+    """True for a code point of a script that writes no blanks between words."""
+    return any(low <= code <= high for low, high in _UNSPACED)
 
 
 class Groups:
