@@ -33,7 +33,7 @@ _SEAMS: dict[str, tuple[tuple[str, str, str], ...]] = {
     "ar": (("ل", "ال", "لل"),),
 }
 _ELIDED = re.compile(r"(?i)(?<!\w)(d|qu)e $")  # "de Aristote" is d'Aristote
-_VOWEL = re.compile(r"(?i)[aeiouyàâéèêëîïôöùûœæ]")
+_VOWEL = re.compile(r"(?i)[aeiouyàâéèêëîïôöùûœæ]|h(?:eures?|abit|omme|istoire|ôtel)")
 
 
 def joined(text: str, filling: str, language: str) -> str:

@@ -28,6 +28,10 @@ FILES = (
     "templates/countries.yaml",
     "templates/people.yaml",
     "templates/cities.yaml",
+    "templates/science.yaml",
+    "templates/arithmetic.yaml",
+    "templates/works.yaml",
+    "templates/companies.yaml",
 )
 MARKS = "?？؟.。 \u00a0"
 
