@@ -32,6 +32,8 @@ FILES = (
     "templates/arithmetic.yaml",
     "templates/works.yaml",
     "templates/companies.yaml",
+    "templates/sports.yaml",
+    "templates/nature.yaml",
 )
 MARKS = "?？؟.。 \u00a0"
 
