@@ -21,18 +21,20 @@ def alias_list(cell: object) -> list[str] | None:
     Takes a list, a Python list printed into a string (also one inside another,
     as a single element) and aliases joined by semicolons of any script.
     """
-    found = _members(cell)
+    found = members(cell)
     if found is None:
         return None
     if len(found) == 1 and found[0].lstrip().startswith("["):
-        found = _members(found[0])
+        found = members(found[0])
         if found is None:
             return None
     parts = (p.strip() for text in found for p in _SEPARATORS.split(text))
     return list(dict.fromkeys(p for p in parts if p))
 
 
-def _members(cell: object) -> list[str] | None:
+def members(cell: object) -> list[str] | None:
+    """Texts of a list, or of one printed into a string; a text that is no list is the only one. None when
+    it cannot be read. Texts are not split: for sentences, which may hold a semicolon."""
     if cell is None:
         return []
     if isinstance(cell, str):

@@ -13,8 +13,9 @@ from evergreen_rows import raw_folder, run_ingest
 
 from pipelines.errors import InputError
 from pipelines.evergreen.alias_cells import alias_list
-from pipelines.evergreen.formats import Said, said
-from pipelines.evergreen.ingest import read_book, usable
+from pipelines.evergreen.books import read_book
+from pipelines.evergreen.ingest import usable
+from pipelines.evergreen.readers.seam import Reader, Said
 from pipelines.evergreen.schema import parse_label
 from pipelines.step import Step
 
@@ -194,7 +195,8 @@ def test_one_odd_record_costs_itself_wherever_it_stands(tmp_path: Path, usual: s
         lines.insert(at, odd)
         (tmp_path / "q.jsonl").write_text("\n".join(lines))
         book = read_book(tmp_path / "q.jsonl", tmp_path)
-        told = [said(book.layout, r) for r in book.records]
+        assert isinstance(book.reader, Reader)
+        told = [book.reader.tell(r.values) for r in book.records]
         good = [isinstance(s, Said) and usable(next(iter(s.wordings.values()))) for s in told]
         assert good == [n != at for n in range(3)]
 
@@ -230,7 +232,7 @@ def test_aliases_of_a_repeated_index_go_to_nobody(read_raw: Callable[..., Step])
             "test_aliases.csv": ",English\n0,['x']\n",
         }
     )
-    assert rejected(step) == [("test_aliases.csv", 2, None, "ambiguous_index")]
+    assert rejected(step) == [("test_aliases.csv", 2, "", "ambiguous_index")]
     assert all(r["aliases"] == [] for r in rows(step))
 
 
@@ -243,7 +245,12 @@ def test_the_limit_takes_the_head_of_each_file(read_raw: Callable[..., Step]) ->
     ("name", "content", "says"),
     [
         ("train.csv", "id,text\n1,x\n", "train.csv: no column holds questions (the file has: 'id', 'text')"),
-        ("train.csv", "English,French\nA?,B?\n", "no column holds the label"),
+        ("train.csv", "English,is_evergren\nA?,1\n", "is column 'is_evergren' the label?"),
+        (
+            "q.jsonl",
+            '{"question": "A?", "query": "B?"}\n',
+            "'question' and 'query' both claim to be the question",
+        ),
         ("train.csv", "English,en,label\nA?,B?,1\n", "'English' and 'en' both claim the language 'en'"),
         ("train.csv", "label,label,en\n1,1,A?\n", "two columns are named 'label'"),
         ("train.csv", "", "the file is empty"),

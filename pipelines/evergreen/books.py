@@ -1,0 +1,108 @@
+"""Opens a file of questions or aliases: its reader, and its records.
+
+Law: a file is what its suffix says or it is refused; a few lines that are no
+text, in a file of lines, are records with a fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipelines.data import delimited
+from pipelines.data.readers import (
+    delimiter_of,
+    json_lines,
+    json_list,
+    json_object,
+    keys_of,
+    load_json,
+    relative,
+)
+from pipelines.data.record import Record
+from pipelines.data.tables import read_parquet
+from pipelines.data.text_files import lines_of
+from pipelines.errors import InputError
+from pipelines.evergreen.formats import recognise
+from pipelines.evergreen.readers import freshqa, squad
+from pipelines.evergreen.readers.roles import Reading
+from pipelines.evergreen.readers.seam import Aliases, Reader, Sheet
+
+
+@dataclass(frozen=True)
+class Book:
+    """A file: what it says of itself, and its records."""
+
+    sheet: Sheet
+    reader: Reader | Aliases
+    records: Sequence[Record]
+
+    @property
+    def items(self) -> Iterator[str]:
+        """The work items of the file, listed before any record is judged."""
+        for record in self.records:
+            languages = self.reader.languages(record)
+            yield from (item(record, language) for language in languages)
+            if not languages:
+                yield item(record)
+
+
+def item(record: Record, language: str = "") -> str:
+    """Names a wording of a record, or the record itself."""
+    return f"{record.key}:{language}" if language else record.key
+
+
+def read_book(path: Path, folder: Path, reading: Reading | None = None, limit: int = 0) -> Book:
+    """A whole file. Raises InputError when it is not what its suffix says or has no known columns."""
+    sheet = open_sheet(path, folder)
+    reader = recognise(sheet, reading)
+    whole = not limit or isinstance(reader, Aliases)
+    return Book(sheet, reader, sheet.records if whole else sheet.records[:limit])
+
+
+def open_sheet(path: Path, folder: Path) -> Sheet:
+    """The columns and records of a file, whatever they mean. Raises InputError."""
+    suffix, name = path.suffix.lower(), relative(path, folder)
+    if suffix == ".parquet":
+        return _parquet(path, name)
+    if suffix in (".csv", ".tsv"):
+        return _table(path, folder, name, suffix)
+    if suffix == ".json":
+        listed = document_records(load_json(path, folder), name)
+    else:
+        listed = list(json_lines(lines_of(path, folder), name))
+    return Sheet(name, tuple(keys_of(listed, name, suffix)), listed)
+
+
+def document_records(value: Any, name: str) -> list[Record]:
+    """The records of a JSON document: a list of objects, SQuAD's articles, or an object by key.
+
+    A value under a key is a record with that `id`; what is no object is its `value`. Raises InputError.
+    """
+    if squad.is_document(value):
+        return squad.records_of(value, name)
+    if isinstance(value, Mapping) and isinstance(value.get("data"), list):
+        value = value["data"]
+    if isinstance(value, Mapping) and value:
+        keyed = ({"id": key} | (v if isinstance(v, dict) else {"value": v}) for key, v in value.items())
+        return [json_object(name, n, told) for n, told in enumerate(keyed, 1)]
+    return list(json_list(value, name))
+
+
+def _table(path: Path, folder: Path, name: str, suffix: str) -> Sheet:
+    lines, delimiter = lines_of(path, folder, heads=1), delimiter_of(suffix)
+    at = freshqa.preamble(lines)
+    columns = delimited.header_cells(lines[at], name, delimiter, at + 1)
+    delimited.require_rows(lines, at + 1, name)
+    return Sheet(name, tuple(columns), list(delimited.rows(lines, at + 1, name, delimiter, columns)))
+
+
+def _parquet(path: Path, name: str) -> Sheet:
+    try:
+        frame = read_parquet(path)
+    except InputError as e:
+        raise InputError("is not a readable Parquet file", where=name, cure="is it one at all?") from e
+    listed = [Record(name, n, row, str(row)[:2000]) for n, row in enumerate(frame.to_dicts(), 1)]
+    return Sheet(name, tuple(frame.columns), listed)
