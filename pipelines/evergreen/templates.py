@@ -34,6 +34,8 @@ FILES = (
     "templates/companies.yaml",
     "templates/sports.yaml",
     "templates/nature.yaml",
+    "templates/calendar.yaml",
+    "templates/words.yaml",
 )
 MARKS = "?？؟.。 \u00a0"
 
