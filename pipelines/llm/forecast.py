@@ -89,7 +89,7 @@ class Previewer(Client):
         self._declared = settings.model
         self._backend = backend_of(self.settings)
         self._courier = self._budget = None
-        self._claims = Claims(path)
+        self.claims = Claims(path)
         self._paces: dict[str, Pace | None] = {}
         self._seen: set[str] = set()
         there = path.is_file() or lent.is_file()
