@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+import warnings
 
 from pipelines.data.readers import fault_of
 
@@ -43,7 +44,9 @@ def members(cell: object) -> list[str] | None:
         if not cell.lstrip().startswith("["):
             return [cell]
         try:
-            cell = ast.literal_eval(cell.strip())
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", SyntaxWarning)  # of an unknown escape: data, no code of ours
+                cell = ast.literal_eval(cell.strip())
         except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
             return None
     if not isinstance(cell, list) or not all(isinstance(v, str | int | float) for v in cell):
