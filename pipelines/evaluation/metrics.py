@@ -54,6 +54,12 @@ def classes(counts: np.ndarray) -> dict[str, dict[str, float]]:
     }
 
 
+def confusion(counts: np.ndarray) -> dict[str, int]:
+    """The counts by name. A false positive is a mutable question taken for evergreen (the paper's words)."""
+    names = ("true_positives", "false_negatives", "true_negatives", "false_positives")
+    return {name: int(count) for name, count in zip(names, counts, strict=True)}
+
+
 def brier(labels: Labels, p: Floats) -> float:
     """Mean squared distance of P from the label."""
     return float(np.mean(np.sort((np.asarray(p, np.float64) - np.asarray(labels, np.float64)) ** 2)))
@@ -139,8 +145,8 @@ def f1_intervals(
     drawn = weighted_f1((draws @ counts.reshape(questions, -1)).reshape(samples, languages, 4))
     point = weighted_f1(counts.sum(axis=0))
     mean = np.nanmean(drawn, axis=1)
-    by_language = [_interval(float(point[k]), drawn[:, k], confidence) for k in range(languages)]
-    return by_language, _interval(float(np.mean(point)), mean, confidence)
+    by_language = [interval(float(point[k]), drawn[:, k], confidence) for k in range(languages)]
+    return by_language, interval(float(np.mean(point)), mean, confidence)
 
 
 def difference(a: np.ndarray, b: np.ndarray, samples: int, confidence: float, seed: int) -> Interval:
@@ -154,7 +160,7 @@ def difference(a: np.ndarray, b: np.ndarray, samples: int, confidence: float, se
         return np.asarray(np.nanmean(weighted_f1(drawn), axis=1))
 
     point = weighted_f1(a.sum(axis=0)).mean() - weighted_f1(b.sum(axis=0)).mean()
-    return _interval(float(point), means(a) - means(b), confidence)
+    return interval(float(point), means(a) - means(b), confidence)
 
 
 def plain(values: dict[str, Any]) -> dict[str, Any]:
@@ -165,7 +171,8 @@ def plain(values: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _interval(value: float, drawn: np.ndarray, confidence: float) -> Interval:
+def interval(value: float, drawn: np.ndarray, confidence: float) -> Interval:
+    """A figure with the percentile bounds of its bootstrap draws [samples]; NaN draws do not count."""
     tail = (1.0 - confidence) / 2
     low, high = np.nanquantile(drawn, [tail, 1.0 - tail])
     return Interval(value, float(low), float(high))

@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 
 from pipelines.errors import ConfigError
-from pipelines.evaluation.evergreen import Params, averaged, evaluate
 from pipelines.evaluation.evergreen import test_version as version_of_test
+from pipelines.evaluation.evergreen_figures import Params, averaged, evaluate
 
 PARAMS = Params(bootstrap=200)
 
@@ -25,6 +25,8 @@ def scored(
             "language": language,
             "question": f"How old is {i}?" if label == "mutable" and i % 3 == 0 else f"Who was {i}?",
             "label": label,
+            "change_rate": None,
+            "leaked": None,
             "p_evergreen": p_evergreen[label],
             **{
                 column: others.get(column, p_evergreen)[label]
@@ -35,7 +37,7 @@ def scored(
         for i, label in enumerate(labels)
         for language in ("en", "fr")
     ]
-    return pl.DataFrame(rows)
+    return pl.DataFrame(rows, schema_overrides={"change_rate": pl.String, "leaked": pl.String})
 
 
 PERFECT = {"evergreen": 1.0, "mutable": 0.0}
@@ -93,7 +95,7 @@ def test_averaging_over_languages_gives_a_question_one_answer() -> None:
     frame = scored(1, 1, PERFECT).with_columns(
         p_evergreen=pl.Series([0.9, 0.2, 0.3, 0.6])  # means .55 and .45: both right
     )
-    assert averaged(frame, PARAMS, 7)["weighted_f1"]["mean"]["value"] == 1.0
+    assert averaged(frame, PARAMS.scoring(7))["weighted_f1"]["mean"]["value"] == 1.0
 
 
 def test_a_small_sample_is_called_what_it_is() -> None:

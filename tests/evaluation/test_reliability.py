@@ -7,7 +7,8 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from pipelines.evaluation.metrics import Bin
-from pipelines.evaluation.reliability import LEFT, SIDE, TOP, plot, wilson
+from pipelines.evaluation.reliability import plot, wilson
+from pipelines.evaluation.unit_square import LEFT, SIDE, TOP
 
 SERIES = {"classifier": [Bin(50, 0.25, 0.5), Bin(50, 1.0, 1.0)], "bag <&>": [Bin(100, 0.5, 0.5)]}
 

@@ -16,7 +16,7 @@ from pipelines.cli.stage import run_stage
 from pipelines.data.tables import write_parquet
 from pipelines.errors import StageError
 from pipelines.evergreen.classifier import load
-from pipelines.evergreen.schema import CURATED, questions
+from pipelines.evergreen.schema import CURATED, QUESTION, questions
 
 pytestmark = [pytest.mark.slow, pytest.mark.live]
 
@@ -80,6 +80,8 @@ def curated() -> list[dict[str, Any]]:
 def workspace(root: Path, rows: list[dict[str, Any]]) -> Path:
     root.mkdir(parents=True, exist_ok=True)
     write_parquet(SCHEMA.frame(rows), root / "data" / "evergreen" / "curate" / "rows.parquet")
+    ingested = SCHEMA.frame(rows).select("row_id", *QUESTION, "parents", "responses")
+    write_parquet(ingested, root / "data" / "evergreen" / "ingest" / "rows.parquet")
     shutil.copy(Path(__file__).parents[2] / "dvc.yaml", root)
     (root / "params.yaml").write_text("seed: 7\n")
     return root
