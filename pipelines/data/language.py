@@ -25,11 +25,15 @@ Detector = Literal["lingua", "langdetect"]
 DETECTORS: tuple[Detector, ...] = ("lingua", "langdetect")
 NEUTRAL = "neutral"  # too few letters to have a language
 OTHER = "other"  # a script that no candidate is written in
-FEWEST_LETTERS = 6  # Latin letters; a letter of a denser script counts DENSE times
+FEWEST_LETTERS = 6  # of an alphabet; a letter of a denser script counts DENSE times
 DENSE = 3
+ALPHABETS = frozenset({"latin", "cyrillic", "hebrew", "arabic"})  # a letter is a sound, as in Latin
 LANGDETECT_SEED = 0
 
 _SCRIPTS = {
+    "ar": frozenset({"arabic"}),
+    "he": frozenset({"hebrew"}),
+    "ru": frozenset({"cyrillic"}),
     "ja": frozenset({"kana", "han"}),
     "zh": frozenset({"han"}),
     "ko": frozenset({"hangul", "han"}),
@@ -40,6 +44,13 @@ _RANGES = (
     (0x0041, 0x024F, "latin"),
     (0x1E00, 0x1EFF, "latin"),
     (0xFF21, 0xFF5A, "latin"),
+    (0x0400, 0x052F, "cyrillic"),
+    (0x0591, 0x05F4, "hebrew"),
+    (0xFB1D, 0xFB4F, "hebrew"),
+    (0x0600, 0x06FF, "arabic"),
+    (0x0750, 0x077F, "arabic"),
+    (0xFB50, 0xFDFF, "arabic"),
+    (0xFE70, 0xFEFC, "arabic"),
     (0x0E01, 0x0E5B, "thai"),
     (0x1100, 0x11FF, "hangul"),
     (0x3130, 0x318F, "hangul"),
@@ -73,7 +84,7 @@ def strip_maths(text: str) -> str:
 
 
 def script(char: str) -> str:
-    """Script of one character: latin, han, kana, hangul, thai, other; "" for what is no letter."""
+    """Script of one character: an alphabet, han, kana, hangul, thai or other; "" for what is no letter."""
     if not char.isalpha():
         return ""
     code = ord(char)
@@ -96,7 +107,7 @@ def identify(
 ) -> str:
     """The candidate that `text` is written in, else NEUTRAL or OTHER. Mathematics is left out.
 
-    ja, ko, th (and zh) are told by script; among Latin candidates the detector,
+    ar, he, ja, ko, ru, th and zh are told by script; among Latin candidates the detector,
     restricted to them, decides. Raises ConfigError for a language it does not know.
     """
     wanted = tuple(sorted(set(candidates)))
@@ -106,7 +117,7 @@ def identify(
             raise ConfigError(f"cannot identify language {language!r}", cure=cure)
     body = strip_maths(text)
     found = scripts(body)
-    weights = {name: n * (1 if name == "latin" else DENSE) for name, n in found.items()}
+    weights = {name: n * (1 if name in ALPHABETS else DENSE) for name, n in found.items()}
     if sum(weights.values()) < fewest_letters:
         return NEUTRAL
     kanji = weights.pop("han", 0)  # Japanese and Korean use them too, beside letters of their own
@@ -123,7 +134,8 @@ def identify(
 
 
 def _letters_of(language: str) -> str:
-    return {"ja": "kana", "zh": "han", "ko": "hangul", "th": "thai"}.get(language, "latin")
+    own = {"ja": "kana", "zh": "han", "ko": "hangul", "th": "thai"}
+    return (own | {"ar": "arabic", "he": "hebrew", "ru": "cyrillic"}).get(language, "latin")
 
 
 def written_in(text: str, language: str) -> bool:

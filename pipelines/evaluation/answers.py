@@ -27,6 +27,10 @@ READS = (
     "cbu/rollout",
     "training/evergreen",
     "evaluation/evergreen",
+    "evergreen/synthesize",
+    "evergreen/verify",
+    "evergreen/translate",
+    "evergreen/aliases",
     "evergreen/classify",
 )
 

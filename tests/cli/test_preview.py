@@ -89,7 +89,9 @@ def test_a_run_asks_exactly_what_the_preview_counted(
     assert (
         lines["trit.reason@fr"]["unknown"] == "trit.translate@fr" and lines["trit.reason@fr"]["models"] == []
     )
-    assert total["new"] == 4 * PROBLEMS and "trit.reason@fr" in total["unknown"]
+    (made,) = lines["evergreen.synthesize"]["models"]
+    assert total["new"] == 4 * PROBLEMS + made["new"] and "trit.reason@fr" in total["unknown"]
+    assert lines["evergreen.verify"]["unknown"] == "evergreen.synthesize"
     assert lines["training.evergreen"]["texts_new"] > 0 and "evergreen.curate" not in lines
 
     assert main(["run", "trit.translate@fr"]) == 0
