@@ -3,15 +3,17 @@
 Law: no test and no dev row takes part in training, in no choice, threshold or scale; a question that
 equals or nearly equals a test question in any language goes out in all languages, and is counted.
 
-Work items are the train questions (all languages of one are one item). The same recipe is fitted
-once more with the leaking questions, into `contaminated/`, for the figure beside ours and nothing else.
+Work items are the train questions (all languages of one are one item), and those drawn from templates.
+The same parts are fitted once more with the leaking questions, into `contaminated/`, for the figure
+beside ours and nothing else; it takes over our calibration.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from pipelines import tracking
@@ -21,9 +23,18 @@ from pipelines.data.rows import digest
 from pipelines.data.tables import write_json
 from pipelines.data.told import Data, Record
 from pipelines.errors import ConfigError, StageError
-from pipelines.evergreen.classifier import BagRecipe, Classifier, HeadRecipe, fit_bag, fit_head, one_thread
+from pipelines.evaluation.metrics import plain
+from pipelines.evergreen.bag import BagRecipe
+from pipelines.evergreen.calibration import one_thread
+from pipelines.evergreen.head import HeadRecipe
 from pipelines.evergreen.served import registered
+from pipelines.pace import Sight
+from pipelines.progress import Progress
+from pipelines.training.card import CARD, card
 from pipelines.training.decontaminate import Leak, Wording, equal_leaks, near_leaks
+from pipelines.training.ensemble import Calibration, Recipe, Unlabelled, fit_parts, train
+from pipelines.training.examples import Examples
+from pipelines.training.tuning import Tuning, tuner
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,7 +47,9 @@ class Params:
 
     bag: BagRecipe = field(default_factory=BagRecipe)
     head: HeadRecipe = field(default_factory=HeadRecipe)
-    bag_share: Share = 0.5  # of the bag in the mean with the head
+    encoder: Tuning = field(default_factory=Tuning)
+    calibration: Calibration = field(default_factory=Calibration)
+    bag_share: Share = 0.5  # of the bag in the mean with the head, where nothing is calibrated
     balance: float = 0.25  # a row weighs (rows of its source and label) ** -balance; 0: all alike
     near_cosine: Share = 0.95  # a train question this near to a test question goes
     languages_per_question: int = 0  # wordings of a train question that are embedded; 0: all
@@ -49,46 +62,42 @@ class Params:
         if self.languages_per_question < 0:
             raise ConfigError("languages_per_question is 0 or more", where="training.evergreen")
 
-
-@dataclass(frozen=True)
-class Examples:
-    """Wordings and the vectors of those that were embedded: `vectors[k]` is of `rows[embedded[k]]`."""
-
-    rows: Sequence[Wording]
-    embedded: Sequence[int]
-    vectors: np.ndarray
-
-    def without(self, questions: Mapping[str, object]) -> Examples:
-        """The same without some questions."""
-        keep = [i for i, w in enumerate(self.rows) if w.question_id not in questions]
-        place = {old: new for new, old in enumerate(keep)}
-        chosen = [k for k, i in enumerate(self.embedded) if i in place]
-        inside = [place[self.embedded[k]] for k in chosen]
-        return Examples([self.rows[i] for i in keep], inside, self.vectors[chosen])
+    @property
+    def recipe(self) -> Recipe:
+        return Recipe(
+            self.bag, self.head, self.calibration, self.bag_share, self.balance, self.encoder.balance
+        )
 
 
 def run(step: AskingStep, params: Params) -> None:
     """Reads evergreen/curate; writes model/, contaminated/, metrics.json."""
     started = tracking.now()
     rows = step.read("evergreen/curate")
-    train, test = wordings(rows, "train"), wordings(rows, "test")
-    if not train:
+    trained, test = wordings(rows, "train"), wordings(rows, "test")
+    if not trained:
         raise StageError("no question is in the train split", where=step.name)
-    questions = sorted({w.question_id for w in train})
+    layers = tuner(params.encoder, step.root, lambda what, total: _watch(step.name, what, total))
+    questions = sorted({w.question_id for w in trained})
     step.plan(questions)
-    everything, test_vectors = embed(step, params, train, test)
-    equal = equal_leaks(train, test)
+    everything, test_vectors = embed(step, params, trained, test)
+    equal = equal_leaks(trained, test)
     near = find_near(everything, test, test_vectors, params.near_cosine)
     settle(step, questions, equal, near)
     clean = everything.without({**equal, **near})
+    if layers is not None:
+        layers.see([t.question for t in test])
+    there = Unlabelled.of(test, test_vectors)
+    model, told = train(clean, there, params.recipe, step.seed, layers)
+    leaky = fit_parts(everything, params.recipe, step.seed, layers)
+    replace(leaky, mix=model.mix, alone=model.alone).save(step.out("contaminated"))
+    step.metrics = plain({**describe(clean, everything, equal, near), **told})
     folder = step.out("model")
-    fit(clean, params, step.seed).save(folder)
-    fit(everything, params, step.seed).save(step.out("contaminated"))
-    step.metrics = describe(clean, everything, equal, near)
+    model.save(folder)
+    (folder / CARD).write_text(card(step.metrics, asdict(params)), encoding="utf-8")
     write_json(step.metrics, step.out("metrics.json"))
     data = Data("evergreen/curate", step.artifact("evergreen/curate") / "rows.parquet", "training")
-    told = Record(step.name, started, {"seed": step.seed, **asdict(params)}, step.metrics, [data])
-    tracking.record(step.root, told, registered(folder))
+    record = Record(step.name, started, {"seed": step.seed, **asdict(params)}, step.metrics, [data])
+    tracking.record(step.root, record, registered(folder))
 
 
 def wordings(rows: pl.DataFrame, split: str) -> list[Wording]:
@@ -156,37 +165,6 @@ def settle(
         )
 
 
-def fit(examples: Examples, params: Params, seed: int) -> Classifier:
-    """Bag on all rows, head on the embedded ones. Raises StageError without both labels."""
-    import numpy as np
-
-    rows, embedded = examples.rows, [examples.rows[i] for i in examples.embedded]
-    labels = np.array([w.evergreen for w in rows], dtype=int)
-    bag = fit_bag(
-        params.bag,
-        [w.question for w in rows],
-        [w.language for w in rows],
-        labels,
-        balanced(rows, params.balance),
-    )
-    weights = balanced(embedded, params.balance)
-    head = fit_head(params.head, examples.vectors, labels[list(examples.embedded)], weights, seed)
-    return Classifier(bag, head, params.bag_share)
-
-
-def balanced(rows: Sequence[Wording], power: float) -> np.ndarray:
-    """Row weights, float64 [n], mean 1: (rows of the same source and label) ** -power.
-
-    Synthetic questions are nearly all mutable and real ones nearly all evergreen; the weights keep
-    the source from standing for the label.
-    """
-    import numpy as np
-
-    sizes = Counter((w.source, w.evergreen) for w in rows)
-    weights = np.array([float(sizes[w.source, w.evergreen]) ** -power for w in rows])
-    return np.asarray(weights / weights.mean())
-
-
 def describe(
     clean: Examples, everything: Examples, equal: Mapping[str, Leak], near: Mapping[str, Leak]
 ) -> dict[str, Any]:
@@ -205,3 +183,16 @@ def _questions(rows: Sequence[Wording]) -> dict[str, int]:
     """Questions by source and label: "real/evergreen" -> count."""
     found = {w.question_id: f"{w.source}/{'evergreen' if w.evergreen else 'mutable'}" for w in rows}
     return dict(sorted(Counter(found.values()).items()))
+
+
+@contextmanager
+def _watch(name: str, what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Shows how far a piece of work is; what it yields is told how much more was done."""
+    done = 0
+
+    def count(more: int) -> None:
+        nonlocal done
+        done += more
+
+    with Progress(name, what, lambda: Sight(done=done, total=total)):
+        yield count

@@ -12,7 +12,17 @@ import numpy as np
 import pytest
 
 from pipelines.errors import InputError, StageError
-from pipelines.evergreen.classifier import BagRecipe, Classifier, HeadRecipe, fit_bag, fit_head, load, ngrams
+from pipelines.evergreen.calibration import Mix, sigmoid
+from pipelines.evergreen.classifier import (
+    BagRecipe,
+    Classifier,
+    HeadRecipe,
+    averaged,
+    fit_bag,
+    fit_head,
+    load,
+    ngrams,
+)
 
 QUESTIONS = [f"How old is person {i} now?" for i in range(20)] + [f"Who wrote book {i}?" for i in range(20)]
 LANGUAGES = ["en"] * 40
@@ -34,7 +44,8 @@ def embed(texts: list[str]) -> np.ndarray:
 def trained(seed: int = 1) -> Classifier:
     bag = fit_bag(BagRecipe(), QUESTIONS, LANGUAGES, LABELS, ONES)
     recipe = HeadRecipe(networks=2, hidden=16, alpha=0.1)
-    return Classifier(bag, fit_head(recipe, embed(QUESTIONS), LABELS, ONES, seed), 0.25)
+    head = fit_head(recipe, embed(QUESTIONS), LABELS, ONES, seed)
+    return Classifier(bag, head, Mix({"bag": 0.25, "head": 0.75}, 0.1, 0.6), {"bag": Mix({"bag": 2.0}, -0.3)})
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -46,10 +57,23 @@ def test_it_tells_unseen_questions_of_the_two_forms_apart() -> None:
     assert p[0] < 0.5 < p[1]
 
 
-def test_the_ensemble_is_the_mean_by_the_share_of_the_bag() -> None:
-    parts = trained().parts(QUESTIONS, LANGUAGES, embed)
-    np.testing.assert_array_equal(parts["ensemble"], 0.25 * parts["bag"] + 0.75 * parts["head"])
+def test_the_ensemble_mixes_log_odds_at_its_prior_and_a_part_alone_has_a_mix_of_its_own() -> None:
+    model = trained()
+    z = model.margins(QUESTIONS, LANGUAGES, embed)
+    parts = model.parts(QUESTIONS, LANGUAGES, embed)
+    mixed = 0.25 * z["bag"] + 0.75 * z["head"] + 0.1 + np.log(0.6 / 0.4)
+    np.testing.assert_allclose(parts["ensemble"], sigmoid(mixed), atol=1e-12)
+    np.testing.assert_allclose(parts["bag"], sigmoid(2.0 * z["bag"] - 0.3), atol=1e-12)
+    np.testing.assert_allclose(parts["head"], model.head.predict(embed(QUESTIONS)), atol=1e-6)
+    np.testing.assert_array_equal(parts["ensemble"], model.predict(QUESTIONS, LANGUAGES, embed))
     assert ((parts["ensemble"] >= 0) & (parts["ensemble"] <= 1)).all()
+
+
+def test_the_wordings_of_a_question_share_their_mean_in_any_order() -> None:
+    p, ids = np.array([0.9, 0.2, 0.4, 0.7]), ["a", "b", "a", "b"]
+    np.testing.assert_allclose(averaged(p, ids), [0.65, 0.45, 0.65, 0.45])
+    order = [2, 3, 1, 0]
+    assert averaged(p[order], [ids[i] for i in order]).tolist() == averaged(p, ids)[order].tolist()
 
 
 def test_the_loaded_classifier_predicts_the_bits_of_the_trained(tmp_path: Path) -> None:

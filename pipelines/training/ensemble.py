@@ -1,0 +1,173 @@
+"""Fits the parts of the classifier, and what makes one calibrated probability of them.
+
+Law: weights, intercept and scale come from train questions that the parts did not see (grouped
+cross-validation); the prior is told, or estimated from questions without their labels. No label of
+test or dev enters anything here.
+
+Between train and the place of use the share of evergreen questions differs (EverGreenQA: 90 % of real
+train questions, another share of test). The correction assumes that questions of one class look alike
+in both (label shift) and moves the intercept by the log odds of the prior in use; both priors are told.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from pipelines.data.config import Share
+from pipelines.errors import ConfigError
+from pipelines.evergreen.bag import BagRecipe, fit_bag
+from pipelines.evergreen.calibration import Mix, estimate_prior, margins_of, one_thread
+from pipelines.evergreen.classifier import Classifier
+from pipelines.evergreen.head import HeadRecipe, fit_head
+from pipelines.training.crossval import Margins, OutOfFold, enough, figures, out_of_fold
+from pipelines.training.decontaminate import Wording
+from pipelines.training.examples import Examples, balanced
+from pipelines.training.tuning import Shown, Tuner
+
+if TYPE_CHECKING:
+    import numpy as np
+
+TOLD, ESTIMATED, TRAIN = "told by params", "estimated on the unlabelled test questions", "as in train"
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """How the parts come to one probability."""
+
+    folds: int = 4  # of the train questions
+    wordings: int = 3  # of a question that are scored; 0: all
+    least: int = 50  # questions of each class and of real form; with fewer nothing is calibrated
+    prior: Share = 0.0  # of evergreen questions where the model is used; 0: estimated
+    made: tuple[str, ...] = ("synth", "template", "model")  # sources that are trained on, not scored
+
+    def __post_init__(self) -> None:
+        if self.folds < 2 or self.least < 1 or self.prior == 1:
+            raise ConfigError("needs folds >= 2, least >= 1, prior < 1", where="calibration")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What is fitted, and how its rows weigh."""
+
+    bag: BagRecipe
+    head: HeadRecipe
+    calibration: Calibration
+    bag_share: float
+    balance: float
+    tuned_balance: float
+
+
+@dataclass(frozen=True)
+class Unlabelled:
+    """Questions of the place where the model is used, as far as they are known: no labels."""
+
+    questions: Sequence[str]  # ids
+    texts: list[str]
+    languages: list[str]
+    vectors: np.ndarray
+
+    @classmethod
+    def of(cls, rows: Sequence[Wording], vectors: np.ndarray) -> Unlabelled:
+        return cls(
+            [w.question_id for w in rows], [w.question for w in rows], [w.language for w in rows], vectors
+        )
+
+
+def train(
+    examples: Examples, there: Unlabelled, recipe: Recipe, seed: int, tuner: Tuner | None
+) -> tuple[Classifier, dict[str, Any]]:
+    """The calibrated classifier, and what cross-validation says of it.
+
+    Raises StageError without both labels.
+    """
+    wanted = recipe.calibration
+    model = fit_parts(examples, recipe, seed, tuner)
+    if not enough(examples, wanted.made, wanted.least):
+        halves = Mix({"bag": recipe.bag_share, "head": 1.0 - recipe.bag_share})
+        if tuner is not None:
+            halves = Mix(dict.fromkeys(("bag", "head", "encoder"), 1 / 3))
+        what = f"fewer than {wanted.least} questions of a class: nothing is calibrated"
+        return replace(model, mix=halves), {"calibration": what}
+
+    def fit(part: Examples) -> Any:
+        fitted = fit_parts(part, recipe, seed, tuner)
+        return lambda held: margins(fitted, held)
+
+    found = out_of_fold(examples, wanted.made, wanted.folds, wanted.wordings, seed, fit)
+    return calibrated(model, found, there, wanted, seed)
+
+
+def calibrated(
+    model: Classifier, found: OutOfFold, there: Unlabelled, wanted: Calibration, seed: int
+) -> tuple[Classifier, dict[str, Any]]:
+    """The parts with the mixes that fit the questions they did not see, at the prior in use."""
+    mix, alone = found.mix(), {name: found.mix([name]) for name in found.margins}
+    own = share_of(found)
+    prior, how = _prior(model, mix, there, wanted, own)
+    told = {
+        "calibration": f"{wanted.folds} folds by question",
+        "scored": dict(Counter("evergreen" if y else "mutable" for y in _labels(found).values())),
+        "prior": {"train": own, "used": prior, "how": how},
+        "mix": mix.plain() | {"prior": prior},
+        "cross_validation": figures(found, prior, seed),
+    }
+    at = {name: replace(m, prior=prior) for name, m in alone.items()}
+    return replace(model, mix=replace(mix, prior=prior), alone=at), told
+
+
+def fit_parts(examples: Examples, recipe: Recipe, seed: int, tuner: Tuner | None) -> Classifier:
+    """Bag on all rows, head and fine-tuned layers on the embedded ones; not calibrated."""
+    near = examples.embedded_alone()
+    bag = fit_bag(
+        recipe.bag,
+        examples.texts,
+        examples.languages,
+        examples.evergreen,
+        balanced(examples.rows, recipe.balance),
+    )
+    head = fit_head(recipe.head, near.vectors, near.evergreen, balanced(near.rows, recipe.balance), seed)
+    if tuner is None:
+        return Classifier(bag, head)
+    weights = balanced(near.rows, recipe.tuned_balance)
+    shown = Shown(near.texts, [w.question_id for w in near.rows], near.evergreen, weights)
+    return Classifier(bag, head, tuned=tuner.fit(shown, seed))
+
+
+def margins(model: Classifier, held: Examples) -> Margins:
+    """Log odds by part of embedded rows."""
+    with one_thread():
+        found = {
+            "bag": model.bag.margins(held.texts, held.languages),
+            "head": margins_of(model.head.predict(held.vectors)),
+        }
+    if model.tuned is not None:
+        found["encoder"] = model.tuned.margins(held.texts)
+    return found
+
+
+def share_of(found: OutOfFold) -> float:
+    """Share of evergreen questions among those scored."""
+    labels = _labels(found)
+    return sum(labels.values()) / len(labels)
+
+
+def _labels(found: OutOfFold) -> Mapping[str, bool]:
+    return dict(zip(found.questions, (found.evergreen == 1).tolist(), strict=True))
+
+
+def _prior(
+    model: Classifier, mix: Mix, there: Unlabelled, wanted: Calibration, own: float
+) -> tuple[float, str]:
+    """The prior in use, and where it is from."""
+    import numpy as np
+
+    if wanted.prior > 0:
+        return wanted.prior, TOLD
+    if len(set(there.questions)) < wanted.least:
+        return own, TRAIN
+    z = mix.margins(model.margins(there.texts, there.languages, lambda _: there.vectors))
+    counts = Counter(there.questions)
+    return estimate_prior(z, np.array([1.0 / counts[q] for q in there.questions])), ESTIMATED

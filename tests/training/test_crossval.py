@@ -1,0 +1,165 @@
+"""Grouped cross-validation, row weights, and who stays out of both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+from pipelines.training.crossval import OutOfFold, enough, figures, fold_of, out_of_fold
+from pipelines.training.decontaminate import Wording
+from pipelines.training.ensemble import Calibration, Unlabelled, calibrated
+from pipelines.training.examples import Examples, balanced
+
+
+def wording(question: str, language: str, evergreen: bool, source: str = "real") -> Wording:
+    return Wording(f"{question}/{language}", question, language, f"{question} {language}", evergreen, source)
+
+
+def examples(real: int = 40, made: int = 10) -> Examples:
+    """Each question in two languages; every second real one is evergreen; made ones are mutable."""
+    rows = [wording(f"q{i}", x, i % 2 == 0) for i in range(real) for x in ("en", "fr")]
+    rows += [wording(f"m{i}", x, False, "synth") for i in range(made) for x in ("en", "fr")]
+    return Examples(rows, range(len(rows)), np.arange(len(rows), dtype=float)[:, None])
+
+
+def test_no_wording_of_a_scored_question_is_trained_on_and_every_real_one_is_scored_once() -> None:
+    whole = examples()
+    seen: list[set[str]] = []
+
+    def fit(part: Examples) -> object:
+        trained = {w.question_id for w in part.rows}
+
+        def score(held: Examples) -> Mapping[str, np.ndarray]:
+            ours = {w.question_id for w in held.rows}
+            assert not ours & trained
+            assert {w.source for w in held.rows} == {"real"}
+            assert {w.question_id for w in whole.rows} - trained >= ours
+            seen.append(ours)
+            return {"place": held.vectors[:, 0]}
+
+        return score
+
+    found = out_of_fold(whole, ("synth",), 4, 0, 7, fit)  # type: ignore[arg-type]
+    assert sorted(q for s in seen for q in s) == sorted(f"q{i}" for i in range(40))
+    assert len(found.questions) == 80
+    by_row = {w.row_id: float(i) for i, w in enumerate(whole.rows)}
+    expected = [by_row[f"{q}/{x}"] for q, x in zip(found.questions, found.languages, strict=True)]
+    assert found.margins["place"].tolist() == expected
+    assert found.fold.tolist() == [fold_of(q, 7, 4) for q in found.questions]
+    assert found.weights.sum() == 40
+
+
+def test_made_questions_in_the_held_fold_are_not_trained_on_either() -> None:
+    whole, trained = examples(), []
+
+    def fit(part: Examples) -> object:
+        trained.append({w.question_id for w in part.rows})
+        return lambda held: {"zero": np.zeros(len(held.rows))}
+
+    out_of_fold(whole, ("synth",), 4, 0, 7, fit)  # type: ignore[arg-type]
+    for fold, ids in enumerate(trained):
+        assert ids == {w.question_id for w in whole.rows if fold_of(w.question_id, 7, 4) != fold}
+
+
+def test_so_many_wordings_of_a_question_are_scored_as_are_wanted() -> None:
+    def fit(part: Examples) -> object:
+        return lambda held: {"place": held.vectors[:, 0]}
+
+    whole = examples()
+    found = out_of_fold(whole, ("synth",), 4, 1, 7, fit)  # type: ignore[arg-type]
+    assert sorted(found.questions) == sorted(f"q{i}" for i in range(40))
+    assert set(found.languages) == {"en", "fr"}
+    by_row = {w.row_id: float(i) for i, w in enumerate(whole.rows)}
+    expected = [by_row[f"{q}/{x}"] for q, x in zip(found.questions, found.languages, strict=True)]
+    assert found.margins["place"].tolist() == expected
+
+
+def test_the_fold_of_a_question_is_its_own_whatever_stands_beside_it() -> None:
+    assert [fold_of(f"q{i}", 7, 4) for i in range(3)] == [fold_of(f"q{i}", 7, 4) for i in range(3)]
+    assert {fold_of(f"q{i}", 7, 4) for i in range(50)} == {0, 1, 2, 3}
+    assert [fold_of(f"q{i}", 7, 4) for i in range(50)] != [fold_of(f"q{i}", 8, 4) for i in range(50)]
+
+
+def out(y: np.ndarray, **margins: np.ndarray) -> OutOfFold:
+    ids = [f"q{i}" for i in range(len(y))]
+    return OutOfFold(ids, ["en"] * len(y), y, np.arange(len(y)) % 4, margins)
+
+
+def test_a_mix_is_judged_on_folds_that_it_was_not_fitted_to() -> None:
+    """Labels of one fold are turned round: the fit of the others says the same as before of that fold."""
+    rng = np.random.default_rng(1)
+    y = rng.integers(0, 2, 200)
+    z = {"a": rng.normal(2.0 * y - 1.0), "b": rng.normal(size=200)}
+    first = out(y, **z)
+    turned = np.where(first.fold == 2, 1 - y, y)
+    np.testing.assert_array_equal(out(turned, **z).judged()[first.fold == 2], first.judged()[first.fold == 2])
+    assert not np.array_equal(out(turned, **z).judged(), first.judged())
+
+
+def test_the_figures_are_those_of_the_prior_that_is_assumed() -> None:
+    """All said evergreen: weighted F1 is that of a constant, p x 2p / (1 + p)."""
+    y = np.array([1] * 60 + [0] * 40)
+    told = figures(out(y, a=np.zeros(100)), 0.75, 7)
+    assert told["a"]["weighted_f1"]["value"] == pytest.approx(0.75 * 2 * 0.75 / 1.75, abs=1e-6)
+    assert told["a"]["auroc"] == 0.5
+    assert told["a"]["log_loss_at_even_odds"] == pytest.approx(np.log(2), abs=1e-3)
+
+
+def test_weights_go_by_class_and_not_by_which_is_more_frequent() -> None:
+    """1,829 evergreen : 1,658 mutable (facts 2.5); the published code swaps the two weights."""
+    rows = [wording(f"e{i}", "en", True) for i in range(1829)]
+    rows += [wording(f"m{i}", "en", False) for i in range(1658)]
+    weights = balanced(rows, 1.0)
+    assert (weights[0], weights[-1]) == (
+        pytest.approx(0.9532531, abs=5e-8),
+        pytest.approx(1.0515682, abs=5e-8),
+    )
+    turned = balanced(rows[::-1], 1.0)
+    assert (turned[0], turned[-1]) == (weights[-1], weights[0])
+
+
+def test_a_source_that_is_all_of_one_label_weighs_by_itself() -> None:
+    rows = [wording(f"r{i}", "en", True) for i in range(100)] + [wording("m", "en", False, "synth")] * 4
+    weights = balanced(rows, 0.5)
+    assert weights[-1] / weights[0] == pytest.approx(5.0)  # (100 / 4) ** .5
+    assert weights.mean() == pytest.approx(1.0)
+
+
+def test_made_questions_do_not_make_a_calibration_possible() -> None:
+    assert enough(examples(40), ("synth",), 20)
+    assert not enough(examples(40), ("synth",), 21)
+    few = Examples([wording(f"m{i}", "en", i % 2 == 0, "synth") for i in range(99)], [], np.empty((0, 1)))
+    assert not enough(few, ("synth",), 1)
+
+
+class Fixed:
+    """Parts that say what they are told of the unlabelled questions."""
+
+    def __init__(self, z: np.ndarray) -> None:
+        self.z = z
+
+    def margins(self, *_: object) -> dict[str, np.ndarray]:
+        return {"a": self.z}
+
+
+def test_the_prior_in_use_is_told_beside_that_of_train(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pipelines.training import ensemble
+
+    monkeypatch.setattr(ensemble, "replace", lambda model, **changes: changes)
+    rng = np.random.default_rng(2)
+    y = (rng.uniform(size=4000) < 0.9).astype(int)
+    found = out(y, a=3.0 * rng.normal(np.where(y == 1, 1.5, -1.5), 1.0))
+    labels = rng.uniform(size=4000) < 0.6
+    z = 3.0 * rng.normal(np.where(labels, 1.5, -1.5), 1.0)
+    there = Unlabelled([f"t{i}" for i in range(4000)], [""] * 4000, ["en"] * 4000, np.empty((4000, 1)))
+    _, told = calibrated(Fixed(z), found, there, Calibration(), 7)  # type: ignore[arg-type]
+    assert told["prior"]["train"] == pytest.approx(y.mean())
+    assert told["prior"]["used"] == pytest.approx(labels.mean(), abs=0.02)
+    assert told["prior"]["how"] == "estimated on the unlabelled test questions"
+    _, given = calibrated(Fixed(z), found, there, Calibration(prior=0.7), 7)  # type: ignore[arg-type]
+    assert (given["prior"]["used"], given["prior"]["how"]) == (0.7, "told by params")
+    few = Unlabelled(["t"], [""], ["en"], np.empty((1, 1)))
+    _, own = calibrated(Fixed(z), found, few, Calibration(), 7)  # type: ignore[arg-type]
+    assert own["prior"]["used"] == own["prior"]["train"]
