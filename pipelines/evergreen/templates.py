@@ -4,11 +4,12 @@ Law: what is drawn depends on the files and the seed alone, no two drawn questio
 are equal in any language, and the manner of a question (an opener, a missing mark)
 never depends on its label.
 
-The patterns and tables are our own writing (`templates/*.yaml`; `template_bank`
+The patterns and tables are our own writing (`templates/*.yaml`; `template_files`
 reads and checks them). They are written in pairs, so that form does not give the
 label away: how old a person is and how old one was at death, the highest mountain
 and the richest person, who was first and who is it now. A question that a model is
-scored on is kept out by its key (`avoid`); a test proves it on the public set.
+scored on is kept out: those of the public set by a list of hashes, others by their
+keys (`avoid`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from pathlib import Path
 from pipelines.data.duplicates import question_key
 from pipelines.data.rows import ID_HEX, digest
 from pipelines.errors import ConfigError, nearest
-from pipelines.evergreen.template_bank import RATES, Bank, Fill, Manner, Template, parse
+from pipelines.evergreen.template_bank import RATES, Bank, Fill, Manner, Template
+from pipelines.evergreen.template_files import parse
 
 FILES = (
     "templates/manner.yaml",
@@ -36,7 +38,9 @@ FILES = (
     "templates/nature.yaml",
     "templates/calendar.yaml",
     "templates/words.yaml",
+    "templates/general.yaml",
 )
+WITHHELD = "templates/withheld.txt"  # fillings that equal a question of the public test or dev set, by hash
 MARKS = "?？؟.。 \u00a0"
 
 
@@ -56,7 +60,8 @@ class Made:
 def load() -> Bank:
     """The patterns and tables of the package. Raises TemplateError with file and place."""
     folder = Path(__file__).parent
-    return parse({name: (folder / name).read_text(encoding="utf-8") for name in FILES})
+    withheld = frozenset((folder / WITHHELD).read_text(encoding="utf-8").split())
+    return parse({name: (folder / name).read_text(encoding="utf-8") for name in FILES}, withheld)
 
 
 def draw(
@@ -147,7 +152,7 @@ def _worded(
         template=template.name,
         topic=template.topic,
         change_rate=template.rate,
-        fill={slot: fill.value(slot, languages[0]) or "" for slot in fill.rows},
+        fill=fill.shown(languages[0]),
         wordings=wordings,
         answers={k: template.answer(fill, k) for k in languages},
     )
