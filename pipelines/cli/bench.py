@@ -39,7 +39,9 @@ def main(args: argparse.Namespace, root: Path) -> int:
     rows = bench.ROWS if args.rows is None else args.rows
     if hasattr(bench, "DATA"):
         store = Path(args.store) if args.store else store_path(root)
-        figures = bench.run(rows, _data(args.data, bench.DATA, args.name), store)
+        needed = getattr(bench, "DATA_NEEDED", True) or args.data is not None
+        data = _data(args.data, bench.DATA, args.name) if needed else None
+        figures = bench.run(rows, data, store)
     else:
         figures = bench.run(rows)
     if args.json:

@@ -9,17 +9,18 @@ A text becomes the set of the 32-bit hashes of its shingles; two shingles of one
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from pipelines.data.duplicates import LONG, WORD_KINDS, fold, unspaced
+from pipelines.data.duplicates import HEAD, LONG, WORD_KINDS, fold, unspaced
 
 Array = np.ndarray
 
 WIDTH, UNSPACED_WIDTH = 3, 2  # an ideograph says as much as some letters
 UNSPACED_LANGUAGES = ("ja", "km", "lo", "my", "th", "zh")
+BLOCK = 2048  # texts hashed at a time, of much the same length: what a processor keeps at hand
 _END = 10  # the code between two texts
 _OTHER, _LETTER, _ALONE = 0, 1, 2
 _ODD = np.uint32(0x9E3779B1)
@@ -29,52 +30,56 @@ _ODD = np.uint32(0x9E3779B1)
 class Shingles:
     """Distinct texts in alphabetical order of their keys, n of them.
 
-    `position`: int [n], where each stood first. `hashes`: uint32, sorted within each text, those of text i
-    at `starts[i]:starts[i + 1]`. `words`: uint64 [2, n], a bit for each word as far as it must recur.
+    `folded`: the texts. `position`: int [n], where each stood first. `hashes`: uint32, those of text i at
+    `begin[i] : begin[i] + size[i]`, perhaps some twice. `words`: uint64 [2, 4, n], twice a bit of 256 for
+    each word as far as it must recur.
     """
 
+    width: int
     keys: Sequence[str]
+    folded: Sequence[str]
     position: Array
     hashes: Array
-    starts: Array
+    begin: Array
+    size: Array
     words: Array
 
     def __len__(self) -> int:
         return len(self.keys)
 
-    def minhash(self, count: int) -> Iterator[Array]:
-        """`count` rows uint32 [n]: for each of so many hash functions the least value of each text."""
-        low = self.starts[:-1]
-        for number in range(count):
-            a, b = _constants(number)
-            yield np.minimum.reduceat((self.hashes ^ b) * a, low)
-
-    def jaccard(self, first: Array, second: Array) -> Array:
-        """Similarity float [m] of the shingle sets of m pairs, counted."""
-        found = np.empty(len(first))
-        for at in range(0, len(first), 100_000):  # bounds the memory
-            here = slice(at, at + 100_000)
-            found[here] = self._jaccard(first[here], second[here])
+    def minhash(self, count: int) -> Array:
+        """uint32 [count, n]: for each of so many hash functions the least value of each text."""
+        found = np.empty((count, len(self)), dtype=np.uint32)
+        factors = [_factor(number) for number in range(count)]
+        order = np.argsort(self.size, kind="stable")
+        for at in range(0, len(order), BLOCK):
+            texts = order[at : at + BLOCK]
+            last = self.size[texts] - 1
+            steps = np.arange(last.max() + 1)[:, None]
+            block = self.hashes[
+                self.begin[texts] + np.minimum(steps, last)
+            ]  # the last again where none is left
+            turned = np.empty_like(block)
+            for number, factor in enumerate(factors):
+                np.multiply(block, factor, out=turned)
+                found[number, texts] = turned.min(axis=0)
         return found
 
-    def _jaccard(self, first: Array, second: Array) -> Array:
-        size = np.diff(self.starts)
-        which = np.concatenate((first, second))
-        sizes = size[which]
-        pair = np.repeat(np.tile(np.arange(len(first), dtype=np.uint64), 2), sizes)
-        within = np.arange(len(pair)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        told = (pair << np.uint64(32)) | self.hashes[np.repeat(self.starts[which], sizes) + within]
-        told.sort()
-        twice = told[1:][told[1:] == told[:-1]] >> np.uint64(32)
-        common = np.bincount(twice.astype(np.int64), minlength=len(first))
-        similarity: Array = common / (size[first] + size[second] - common)
-        return similarity
+    def of(self, text: int) -> frozenset[str]:
+        """The distinct shingles of a text."""
+        key, width = self.keys[text], self.width
+        return frozenset([key[i : i + width] for i in range(max(1, len(key) - width + 1))])
 
-    def may_share_words(self, first: Array, second: Array) -> Array:
-        """False [m] for pairs that `near.same_words` cannot hold for."""
-        a, b = self.words[:, first], self.words[:, second]
-        both_lack: Array = (a & ~b).any(axis=0) & (b & ~a).any(axis=0)
-        return ~both_lack
+    def may_share_words(self, first: Array, second: Array, look: int) -> Array:
+        """False [m] for pairs that `near.same_words` cannot hold for; `look` 0 or 1 sees others."""
+        ours_alone = theirs_alone = np.zeros(len(first), dtype=np.uint64)
+        for part in self.words[look]:
+            ours, theirs = part.take(first), part.take(second)
+            common = ours & theirs
+            ours_alone = ours_alone | (ours ^ common)
+            theirs_alone = theirs_alone | (theirs ^ common)
+        may: Array = (ours_alone == 0) | (theirs_alone == 0)
+        return may
 
 
 def shingles(texts: Sequence[str], language: str) -> tuple[Shingles, list[tuple[int, int]]]:
@@ -89,14 +94,10 @@ def shingles(texts: Sequence[str], language: str) -> tuple[Shingles, list[tuple[
         if key and first.setdefault(key, at) != at:
             alike.append((first[key], at))
     keys = sorted(first)
-    if not keys:
-        none = np.zeros(0, dtype=np.uint32)
-        return Shingles([], none, none, np.zeros(1, dtype=np.int64), np.zeros((2, 0), dtype=np.uint64)), alike
     position = np.array([first[k] for k in keys], dtype=np.int64)
     width = UNSPACED_WIDTH if language in UNSPACED_LANGUAGES else WIDTH
-    hashes, starts = _windows(keys, width)
-    words = _word_bits([folded[i] for i in position.tolist()])
-    return Shingles(keys, position, hashes, starts, words), alike
+    ours = [folded[i] for i in position.tolist()]
+    return Shingles(width, keys, ours, position, *_windows(keys, width), _word_bits(ours)), alike
 
 
 def _codes(texts: Sequence[str]) -> Array:
@@ -117,45 +118,42 @@ def _kinds(codes: Array) -> Array:
     return kinds
 
 
-def _windows(keys: Sequence[str], width: int) -> tuple[Array, Array]:
-    """Hashes of each key's distinct shingles, and where each key's begin. A short key is one shingle."""
+def _windows(keys: Sequence[str], width: int) -> tuple[Array, Array, Array]:
+    """Hashes of all runs of letters, where those of each key begin, how many they are. A short key is one."""
     codes = _codes(keys)
     ends = np.flatnonzero(codes == _END)
     lengths = np.diff(ends, prepend=-1) - 1
     letters = np.where(codes == _END, np.uint32(0), codes)
-    value = letters * _constants(0)[0]
+    value = letters * _factor(0)
     for step in range(1, width):
-        value[:-step] += letters[step:] * _constants(step)[0]
-    counts = np.maximum(lengths - width + 1, 1)
-    text = np.repeat(np.arange(len(keys), dtype=np.uint64), counts)
-    begin = np.repeat(ends - lengths - np.cumsum(counts) + counts, counts)
-    told = (text << np.uint64(32)) | _mixed(value[begin + np.arange(len(begin))])
-    told.sort()
-    told = told[np.concatenate(([True], told[1:] != told[:-1]))]
-    owners = (told >> np.uint64(32)).astype(np.int64)
-    starts = np.concatenate(([0], np.cumsum(np.bincount(owners, minlength=len(keys)))))
-    return told.astype(np.uint32), starts  # the low half
+        value[:-step] += letters[step:] * _factor(step)
+    return _mixed(value), ends - lengths, np.maximum(lengths - width + 1, 1)
 
 
 def _word_bits(folded: Sequence[str]) -> Array:
-    """uint64 [2, n]: a bit of 128 for each word, by its first letter if it is long, else by all of them."""
+    """uint64 [2, 4, n]: two bits of 256 for each word, by its head if it is long, else by all of it."""
     codes = _codes([*folded, " " * LONG])
     kinds = _kinds(codes)
     before = np.concatenate(([_OTHER], kinds[:-1]))
     start = np.flatnonzero((kinds == _ALONE) | ((kinds == _LETTER) & (before != _LETTER)))
-    value = codes[start] * _constants(0)[0]
+    head = value = codes[start] * _factor(0)
     inside = kinds[start] == _LETTER
     for step in range(1, LONG):
         inside &= kinds[start + step] == _LETTER
-        value += np.where(inside, codes[start + step] * _constants(step)[0], np.uint32(0))
-    bit = _mixed(np.where(inside, codes[start] * _constants(LONG)[0], value)) >> np.uint32(25)
-    one = np.uint64(1) << (bit & np.uint32(63)).astype(np.uint64)
-    high = bit > 63
+        value = value + np.where(inside, codes[start + step] * _factor(step), np.uint32(0))
+        head = value if step == HEAD - 1 else head
+    mixed = _mixed(np.where(inside, head ^ _ODD, value))
     # Each text has a word, so the first word of each is where the texts' counts of words begin.
     ends = np.flatnonzero(codes == _END)[: len(folded)]
     begin = np.searchsorted(start, np.concatenate(([0], ends[:-1])))
-    halves = (np.where(high, np.uint64(0), one), np.where(high, one, np.uint64(0)))
-    return np.stack([np.bitwise_or.reduceat(half, begin) for half in halves])
+    found = np.zeros((2, 4, len(folded)), dtype=np.uint64)
+    for look in range(2):
+        byte = (mixed >> np.uint32(24 - 8 * look)) & np.uint32(255)
+        one = np.uint64(1) << (byte & np.uint32(63)).astype(np.uint64)
+        for part in range(4 if len(folded) else 0):
+            of_part = np.where(byte >> np.uint32(6) == part, one, np.uint64(0))
+            found[look, part] = np.bitwise_or.reduceat(of_part, begin)
+    return found
 
 
 def _mixed(value: Array) -> Array:
@@ -166,7 +164,6 @@ def _mixed(value: Array) -> Array:
     return mixed
 
 
-def _constants(number: int) -> tuple[np.uint32, np.uint32]:
-    """An odd factor and a mask, the same for ever."""
-    a, b = _mixed(np.array([2 * number + 1, 2 * number + 2], dtype=np.uint32) * _ODD)
-    return np.uint32(a | np.uint32(1)), np.uint32(b)
+def _factor(number: int) -> np.uint32:
+    """An odd factor, the same for ever."""
+    return np.uint32(_mixed(np.array([number + 1], dtype=np.uint32) * _ODD)[0] | np.uint32(1))
