@@ -32,6 +32,7 @@ READS = (
     "evergreen/translate",
     "evergreen/aliases",
     "evergreen/classify",
+    "evergreen/refresh",
 )
 
 

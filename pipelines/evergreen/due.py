@@ -2,7 +2,8 @@
 
 Law: the choice is a function of the rows, the day, the seed and the parameters.
 A mutable row is due when its interval is over, by its change rate; evergreen
-rows are asked only in a small drawn sample, once a period. Order and number of
+rows are asked only in a small drawn sample, once a period. A row that was asked
+and had no answer waits some days before it is asked again. Order and number of
 other rows change nothing.
 """
 
@@ -20,30 +21,40 @@ from pipelines.evergreen.schema import MUTABLE, SLOW, TRUSTED_ORIGINS
 class Intervals:
     """Days after which an answer is asked for again, and the share of evergreen rows audited a period.
 
-    A period of the audit is `fast` days long. No value is the paper's.
+    A period of the audit is `fast` days long; `retry` is the wait of a row that had no answer. No value
+    is the paper's.
     """
 
     fast: int
     slow: int
     audit_share: float
+    retry: int = 7
 
 
 @dataclass(frozen=True)
 class State:
-    """What is known of a row: whether it can change, how fast, when its answer was last seen to hold."""
+    """What is known of a row: whether it can change, how fast, when its answer was last seen to hold.
+
+    `no_answer`: the last day on which it was asked and nothing was told.
+    """
 
     key: str  # of the row
     mutable: bool
     change_rate: str
     last_seen: date | None
+    no_answer: date | None = None
 
 
 @dataclass(frozen=True)
 class Due:
-    """A row to ask for; `audit` if it is an evergreen one that was drawn."""
+    """A row to ask for; `audit` if it is an evergreen one that was drawn.
+
+    `waits`: it had no answer a short while ago; only a source that costs nothing is asked for it.
+    """
 
     key: str
     audit: bool
+    waits: bool = False
 
 
 def can_change(label: str, label_origin: str, part: str) -> bool:
@@ -69,14 +80,24 @@ def due(rows: Iterable[State], as_of: date, every: Intervals, seed: int) -> list
         if row.mutable:
             day = refresh_after(True, row.change_rate, row.last_seen, every)
             if day is None or day <= as_of:
-                found.append(Due(row.key, audit=False))
+                found.append(Due(row.key, audit=False, waits=waiting(row.no_answer, as_of, every)))
         elif _drawn(row, as_of, every, seed):
-            found.append(Due(row.key, audit=True))
+            asked = row.no_answer is not None and _period(row.no_answer, every) >= _period(as_of, every)
+            found.append(Due(row.key, audit=True, waits=asked))
     return sorted(found, key=lambda d: d.key)
 
 
+def waiting(no_answer: date | None, as_of: date, every: Intervals) -> bool:
+    """Whether a row that had no answer on a day is not yet asked again."""
+    return no_answer is not None and (as_of - no_answer).days < every.retry
+
+
+def _period(day: date, every: Intervals) -> int:
+    return day.toordinal() // every.fast
+
+
 def _drawn(row: State, as_of: date, every: Intervals, seed: int) -> bool:
-    period = as_of.toordinal() // every.fast
-    if row.last_seen is not None and row.last_seen.toordinal() // every.fast >= period:
+    period = _period(as_of, every)
+    if row.last_seen is not None and _period(row.last_seen, every) >= period:
         return False
     return int(digest("audit", seed, row.key, period)[:12], 16) < every.audit_share * 16**12

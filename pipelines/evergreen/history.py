@@ -3,16 +3,21 @@
 Law: the intervals of a question follow one another without overlap and without
 gap, the last one is open, and neighbors differ in their answer. The fold takes
 points in any order, and a point seen twice changes nothing.
+
+Whether two answers are the same is told by a key: `answer_key`, or `key_with` the
+known aliases of a row's own answer ("Charles III" is no change from "King Charles").
 """
 
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import date
 
 from pipelines.errors import StageError
+
+AnswerKey = Callable[[str], str]  # equal for answers that say the same
 
 
 @dataclass(frozen=True)
@@ -22,6 +27,7 @@ class Seen:
     answer: str
     day: date | None
     evidence: str | None = None  # file and line of the observation, None for the source's own answer
+    response: str = ""  # id of the model answer that it was read from
 
 
 @dataclass(frozen=True)
@@ -34,6 +40,7 @@ class Held:
     last_seen: date | None  # the last day on which it was found; None if never on a known day
     days: int  # different days (or the unknown one) on which it was found
     evidence: str | None  # of the point that opened the interval
+    responses: tuple[str, ...] = ()  # of all points in it
 
 
 NEVER_ANSWERED = Held(None, None, None, None, 0, None)
@@ -48,7 +55,15 @@ def answer_key(answer: str) -> str:
     return " ".join(text.split()).rstrip(".") or answer
 
 
-def fold(points: Iterable[Seen]) -> list[Held]:
+def key_with(own: str | None, aliases: Iterable[str]) -> AnswerKey:
+    """`answer_key`, by which the aliases of a row's own answer say what it says."""
+    if own is None:
+        return answer_key
+    same = {answer_key(a): answer_key(own) for a in aliases}
+    return lambda answer: same.get(told := answer_key(answer), told)
+
+
+def fold(points: Iterable[Seen], key: AnswerKey = answer_key) -> list[Held]:
     """The history of one question, oldest first; empty without points.
 
     Raises StageError for two answers on one day: `contradicting` finds these first.
@@ -56,26 +71,30 @@ def fold(points: Iterable[Seen]) -> list[Held]:
     by_day: dict[date | None, Seen] = {}
     for point in points:
         other = by_day.setdefault(point.day, point)
-        if answer_key(other.answer) != answer_key(point.answer):
+        if key(other.answer) != key(point.answer):
             raise StageError(f"two answers on {point.day}: {other.answer!r} and {point.answer!r}")
         by_day[point.day] = min(other, point, key=lambda p: (p.evidence or "", p.answer))
     ordered = sorted(by_day.values(), key=lambda p: (p.day is not None, p.day or date.min))
     runs: list[list[Seen]] = []
     for point in ordered:
-        if runs and answer_key(runs[-1][0].answer) == answer_key(point.answer):
+        if runs and key(runs[-1][0].answer) == key(point.answer):
             runs[-1].append(point)
         else:
             runs.append([point])
     ends = [*(run[0].day for run in runs[1:]), None][: len(runs)]
     return [
-        Held(run[0].answer, run[0].day, end, run[-1].day, len(run), run[0].evidence)
+        Held(run[0].answer, run[0].day, end, run[-1].day, len(run), run[0].evidence, _responses(run))
         for run, end in zip(runs, ends, strict=True)
     ]
 
 
-def contradicting(points: Iterable[Seen]) -> set[date | None]:
+def _responses(run: Iterable[Seen]) -> tuple[str, ...]:
+    return tuple(sorted({p.response for p in run if p.response}))
+
+
+def contradicting(points: Iterable[Seen], key: AnswerKey = answer_key) -> set[date | None]:
     """Days on which different answers were found: what was found on them cannot be used."""
     answers: dict[date | None, set[str]] = {}
     for point in points:
-        answers.setdefault(point.day, set()).add(answer_key(point.answer))
+        answers.setdefault(point.day, set()).add(key(point.answer))
     return {day for day, found in answers.items() if len(found) > 1}

@@ -67,6 +67,7 @@ HISTORY: dict[str, Any] = {
     "seen": pl.Int64,  # different days on which this answer was found
     "evidence": pl.String,  # file and line of the observation that opened the interval; null: the source
     "review": pl.Boolean,  # an evergreen question whose answer was seen to change
+    "cleared": pl.Date,  # when a person called such a question evergreen all the same; null otherwise
 }
 
 LABELS = {

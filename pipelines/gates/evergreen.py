@@ -54,7 +54,7 @@ def _histories(rows: pl.DataFrame) -> dict[str, float]:
     versions = rows.group_by(_ROW).agg(
         open=pl.col("valid_to").is_null().sum(),
         answers=pl.len(),
-        review=pl.col("review").all(),
+        review=pl.col("review").all() | pl.col("cleared").is_not_null().all(),
         can_change=pl.col("can_change").first(),
     )
     return {

@@ -18,7 +18,9 @@ from pipelines.evergreen.due import Due, Intervals, State, can_change, due, refr
 from pipelines.evergreen.facts import read_facts
 from pipelines.evergreen.history import fold
 from pipelines.evergreen.observations import FOLDER, Observation
-from pipelines.evergreen.refresh import Params, own_answer, usable_points
+from pipelines.evergreen.points import usable_points
+from pipelines.evergreen.refresh import Params
+from pipelines.evergreen.review import FOLDER as REVIEWS
 
 DAY = date(2025, 3, 1)
 NO_AUDIT = Intervals(30, 365, 0.0)
@@ -137,7 +139,8 @@ def workspace(tmp_path: Path) -> Path:
         filtered("What is two and two?", label="evergreen", answer="4"),
     ]
     write_parquet(FILTER.frame(rows), tmp_path / "data/evergreen/filter/rows.parquet")
-    (tmp_path / FOLDER).mkdir(parents=True)
+    for folder in (FOLDER, REVIEWS):
+        (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "params.yaml").write_text(
         "seed: 7\nevergreen:\n  refresh: {facts: facts.csv, audit_share: 0.0}\n"
     )
@@ -235,7 +238,7 @@ def test_thirty_days_of_refreshes_follow_the_world_and_ask_little() -> None:
         assert again == []
     by_key = {(r["question_id"], r["language"]): r for r in rows}
     points, why = usable_points(by_key, known)
-    held = {q: fold([*own_answer(r), *points[q, "en"]]) for (q, _), r in by_key.items()}
+    held = {q: fold(points[q, "en"]) for q, _ in by_key}
     assert why == {}
     assert [(h.answer, (h.valid_from - DAY).days) for h in held["fast"]] == [("x", 0), ("y", 15)]
     assert [h.days for h in held["steady"]] == [6]

@@ -14,6 +14,7 @@ from pipelines.data.tables import write_parquet
 from pipelines.evergreen import refresh
 from pipelines.evergreen.history import Held
 from pipelines.evergreen.observations import FOLDER
+from pipelines.evergreen.review import FOLDER as REVIEWS
 from pipelines.gates.evergreen import SUITE
 from pipelines.gates.suite import judge
 from pipelines.step import GateFailure, Step
@@ -90,7 +91,8 @@ def test_great_expectations_judges_the_same(sound: pl.DataFrame) -> None:
 def test_the_stage_publishes_no_rows_that_its_gate_refuses(tmp_path: Path) -> None:
     rows = [filtered("Who leads?", split="test"), filtered("who leads", question_id="leak")]
     write_parquet(FILTER.frame(rows), tmp_path / "data/evergreen/filter/rows.parquet")
-    (tmp_path / FOLDER).mkdir(parents=True)
+    for folder in (FOLDER, REVIEWS):
+        (tmp_path / folder).mkdir(parents=True)
     step = Step("evergreen.refresh", None, tmp_path, 7)
     refresh.run(step, refresh.Params())
     with pytest.raises(GateFailure, match="unmarked_leaks = 1"):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from pipelines.data.tables import write_parquet
 from pipelines.errors import StageError
-from pipelines.evergreen import refresh
+from pipelines.evergreen import refresh, review
 from pipelines.evergreen.history import Held, Seen, answer_key, contradicting, fold
 from pipelines.evergreen.observations import FOLDER, Observation, write
 from pipelines.step import Step
@@ -147,8 +147,9 @@ def questions(tmp_path: Path) -> Path:
         filtered("What is two and two?", label="evergreen", answer="4"),
     ]
     write_parquet(FILTER.frame(rows), tmp_path / "data/evergreen/filter/rows.parquet")
-    (tmp_path / FOLDER).mkdir(parents=True)
-    (tmp_path / FOLDER / ".gitkeep").touch()
+    for folder in (FOLDER, review.FOLDER):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / ".gitkeep").touch()
     return tmp_path
 
 

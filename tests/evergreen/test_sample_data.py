@@ -30,6 +30,7 @@ def workspace(tmp_path: Path) -> Path:
     shutil.copytree(ROOT / "data/raw/evergreen", tmp_path / "data/raw/evergreen")
     shutil.copytree(ROOT / "data/raw/facts", tmp_path / "data/raw/facts")
     shutil.copytree(ROOT / "data/observations", tmp_path / "data/observations")
+    shutil.copytree(ROOT / "data/review", tmp_path / "data/review")
     shutil.copy(ROOT / "params.yaml", tmp_path)
     run_ingest(tmp_path)
     run_curate(tmp_path)
