@@ -39,6 +39,19 @@ class Twice(dict[str, Any]):
     key = ""
 
 
+class Torn(dict[str, Any]):
+    """What stands in place of a damaged element of a JSON document; `why` tells the damage."""
+
+    why = ""
+
+    @classmethod
+    def of(cls, why: object) -> Torn:
+        """An empty object that tells a fault."""
+        torn = cls()
+        torn.why = str(why)
+        return torn
+
+
 def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """For `object_pairs_hook` of json.loads: the object, a `Twice` where a key is repeated."""
     found = dict(pairs)
@@ -54,6 +67,8 @@ def fault_of(value: Any) -> str:
     left = [value]
     while left:
         one = left.pop()
+        if isinstance(one, Torn):
+            return one.why
         if isinstance(one, Twice):
             return f"the key {one.key!r} stands twice"
         if isinstance(one, dict):

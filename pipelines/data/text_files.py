@@ -41,6 +41,11 @@ def text_of(path: Path, base: Path) -> str:
     return text
 
 
+def rough_text_of(path: Path, base: Path) -> str:
+    """Text of a file that should be UTF-8: bytes that are none are lone surrogates. Raises InputError."""
+    return _bytes_of(path, base).decode("utf-8-sig", "surrogateescape")
+
+
 def lines_of(path: Path, base: Path, heads: int = 0) -> list[str]:
     """Lines of a UTF-8 file without their ends, LF or CRLF. Those for which `fault_of_line` tells
     a fault are not text and may not be kept.
@@ -48,8 +53,8 @@ def lines_of(path: Path, base: Path, heads: int = 0) -> list[str]:
     `heads` lines above the records must be text. Raises InputError, also when more than
     half of the lines of records are no text: then it is the file that is another's.
     """
-    name, data = relative(path, base), _bytes_of(path, base)
-    lines = split_lines(data.decode("utf-8-sig", "surrogateescape"), name)
+    name = relative(path, base)
+    lines = split_lines(rough_text_of(path, base), name)
     bad = [n for n, line in enumerate(lines) if fault_of_line(line)]
     told = sum(1 for line in lines[heads:] if line.strip())
     if bad and (bad[0] < heads or 2 * len(bad) > told):

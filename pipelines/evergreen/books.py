@@ -6,24 +6,24 @@ text, in a file of lines, are records with a fault.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipelines.data import delimited
+from pipelines.data import delimited, torn_json
 from pipelines.data.readers import (
     delimiter_of,
     json_lines,
     json_list,
     json_object,
     keys_of,
-    load_json,
     relative,
 )
-from pipelines.data.record import Record
+from pipelines.data.record import Record, Torn
 from pipelines.data.tables import read_parquet
-from pipelines.data.text_files import lines_of
+from pipelines.data.text_files import lines_of, rough_text_of
 from pipelines.errors import InputError
 from pipelines.evergreen.formats import recognise
 from pipelines.evergreen.readers import freshqa, squad
@@ -70,7 +70,7 @@ def open_sheet(path: Path, folder: Path) -> Sheet:
     if suffix in (".csv", ".tsv"):
         return _table(path, folder, name, suffix)
     if suffix == ".json":
-        listed = document_records(load_json(path, folder), name)
+        listed = _document(path, folder, name)
     else:
         listed = list(json_lines(lines_of(path, folder), name))
     return Sheet(name, tuple(keys_of(listed, name, suffix)), listed)
@@ -86,9 +86,40 @@ def document_records(value: Any, name: str) -> list[Record]:
     if isinstance(value, Mapping) and isinstance(value.get("data"), list):
         value = value["data"]
     if isinstance(value, Mapping) and value:
-        keyed = ({"id": key} | (v if isinstance(v, dict) else {"value": v}) for key, v in value.items())
-        return [json_object(name, n, told) for n, told in enumerate(keyed, 1)]
+        return [_keyed(name, n, key, told) for n, (key, told) in enumerate(value.items(), 1)]
     return list(json_list(value, name))
+
+
+def _document(path: Path, folder: Path, name: str) -> list[Record]:
+    """The records of a JSON document; damage in a few places costs the records that it stands in."""
+    text = rough_text_of(path, folder)
+
+    def count(value: Any) -> tuple[int, int]:
+        try:
+            found = document_records(value, name)
+        except InputError:
+            return 0, 0
+        bad = sum(1 for r in found if r.fault)
+        return len(found) - bad, bad
+
+    try:
+        found = document_records(torn_json.load(text, count), name)
+    except ValueError as e:
+        line = f":{e.lineno}" if isinstance(e, json.JSONDecodeError) else ""
+        raise InputError(f"is not JSON: {e}", where=f"{name}{line}") from e
+    except RecursionError as e:
+        raise InputError("is nested too deeply", where=name) from e
+    broken = [r for r in found if r.fault]
+    if 2 * len(broken) > len(found):
+        what = f"{len(broken)} of {len(found)} records cannot be read, the first: {broken[0].fault}"
+        raise InputError(what, where=f"{name}:{broken[0].line}", cure="is it JSON in UTF-8?")
+    return found
+
+
+def _keyed(name: str, n: int, key: str, value: Any) -> Record:
+    if isinstance(value, Torn):
+        return Record(name, n, fault=value.why)
+    return json_object(name, n, {"id": key} | (value if isinstance(value, dict) else {"value": value}))
 
 
 def _table(path: Path, folder: Path, name: str, suffix: str) -> Sheet:

@@ -30,7 +30,7 @@ _SCORES = ({"perplexity", "ln_entropy"}, {"prediction", "probas"})
 
 def fit(sheet: Sheet) -> Reader | Aliases | None:
     """A reader for one of the files of AdaRAGUE, else None."""
-    keyed = sheet.usual == {"id", "value"}
+    keyed = sheet.usual >= {"id", "value"} and sheet.common <= {"id", "value"}
     if keyed and "ground_truth" in sheet.stem:
         return Aliases("adarague_gold", _gold, KIND, "id")
     if (keyed and "prediction" in sheet.stem) or _has_scores(sheet):

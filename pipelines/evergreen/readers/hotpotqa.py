@@ -17,7 +17,7 @@ _DETAILS = {"type": "question_type", "level": "level"}
 
 def fit(sheet: Sheet) -> Reader | None:
     """A reader for records with HotpotQA's keys and types, else None."""
-    if not _NEEDED <= sheet.usual <= _WHOLE or not sheet.mostly("type", _is_type):
+    if not sheet.usual >= _NEEDED or not sheet.common <= _WHOLE or not sheet.mostly("type", _is_type):
         return None
     return Reader(KIND, "question", _tell, v.ignored(sheet.columns, [*_NEEDED, "level", "_id", "id"]))
 

@@ -25,7 +25,7 @@ _JUDGED = frozenset(
 
 def fit(sheet: Sheet) -> Reader | None:
     """A reader for records of a question and a list of answers and no more, else None."""
-    odd = sheet.usual - _NEEDED - _JUDGED
+    odd = sheet.common - _NEEDED - _JUDGED
     listed = sheet.usual >= _NEEDED and sheet.mostly("answer", lambda value: isinstance(value, list))
     if odd or not listed:
         return None

@@ -125,7 +125,7 @@ def fit(sheet: Sheet, reading: Reading) -> Reader | None:
 
     ignored = v.ignored(sheet.columns, [*frame.roles.values()])
     question, index = frame.roles["question"], frame.roles.get("index")
-    return Reader(KIND, question, tell, ignored, joins=sheet.stem, index=index)
+    return Reader(KIND, question, tell, ignored, joins=sheet.stem, index=index, by_language=True)
 
 
 def _texts(frame: Frame, values: Mapping[str, Any]) -> Texts | Fault:

@@ -66,6 +66,12 @@ class Sheet:
         readable = sum(1 for r in self.records if not r.fault)
         return frozenset(c for c in self.columns if 2 * self.counts[c] >= max(readable, 1))
 
+    @cached_property
+    def common(self) -> frozenset[str]:
+        """Columns that more than half of the readable records have."""
+        readable = sum(1 for r in self.records if not r.fault)
+        return frozenset(c for c in self.columns if 2 * self.counts[c] > readable)
+
     def mostly(self, column: str, test: Callable[[Any], bool]) -> bool:
         """True when at least half of the values in a column pass a test."""
         told = [r.values[column] for r in self.records if column in r.values]
@@ -87,6 +93,7 @@ class Reader:
     index: str | None = None  # the column that they are joined by
     repeats: bool = False  # whether an index stands in several files for the same question
     wordings: Mapping[str, str] = field(default_factory=dict)  # language -> column, of a column a language
+    by_language: bool = False  # whether a question may be an object {language: wording}
 
     def languages(self, record: Record) -> list[str]:
         """Languages in which a record claims a question: its work items. Empty when that is not told."""
@@ -95,7 +102,7 @@ class Reader:
         if self.wordings:
             return list(self.wordings)
         question = record.values.get(self.question)
-        return [str(k) for k in question] if isinstance(question, Mapping) else []
+        return [str(k) for k in question] if self.by_language and isinstance(question, Mapping) else []
 
     def column(self, language: str) -> str:
         """The column that holds the wording in a language."""

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pipelines.data.readers import json_object
-from pipelines.data.record import Record
+from pipelines.data.record import Record, Torn
 from pipelines.evergreen.readers import values as v
 from pipelines.evergreen.readers.seam import Fault, Reader, Said, Sheet, pooled
 from pipelines.evergreen.schema import NO_ORIGIN
@@ -57,38 +57,29 @@ def is_document(value: Any) -> bool:
 
 def records_of(value: Mapping[str, Any], name: str) -> list[Record]:
     """A record for each question; what cannot be taken apart is a record with a fault that says where."""
-    found = []
-    for n, (where, title, one) in enumerate(_questions(value["data"]), 1):
-        if isinstance(one, Mapping):
-            found.append(json_object(name, n, {**one, "title": title}))
-        else:
-            found.append(Record(name, n, raw=v.shown(one), fault=f"{where} is no {_kind(where)}"))
-    return found
+    return [
+        json_object(name, n, {**one, "title": title})
+        if isinstance(one, Mapping)
+        else Record(name, n, raw=v.shown(one), fault=where)
+        for n, (where, title, one) in enumerate(_questions(value["data"], "data", None), 1)
+    ]
 
 
-def _kind(where: str) -> str:
-    return "object" if where.endswith("]") else "list"
+def _questions(listed: list[Any], where: str, title: Any) -> Iterator[tuple[str, Any, Any]]:
+    """(where, title, question) of all questions in a list of articles, paragraphs or questions.
 
-
-def _questions(articles: list[Any]) -> Iterator[tuple[str, Any, Any]]:
-    """(where, title, question) of all questions; in place of one, what stands where a list or object must."""
-    for a, article in enumerate(articles):
-        where = f"data[{a}]"
-        paragraphs = article.get("paragraphs") if isinstance(article, Mapping) else None
-        if not isinstance(paragraphs, list):
-            yield (
-                (where, None, None)
-                if not isinstance(article, Mapping)
-                else (f"{where}.paragraphs", None, None)
-            )
-            continue
-        for p, paragraph in enumerate(paragraphs):
-            where = f"data[{a}].paragraphs[{p}]"
-            asked = paragraph.get("qas") if isinstance(paragraph, Mapping) else None
-            if not isinstance(asked, list):
-                yield (where if not isinstance(paragraph, Mapping) else f"{where}.qas"), None, None
-                continue
-            yield from ((f"{where}.qas[{q}]", article.get("title"), one) for q, one in enumerate(asked))
+    Each is known by its keys. For one that is none of them the fault stands first, and None last.
+    """
+    for n, one in enumerate(listed):
+        at = f"{where}[{n}]"
+        told = one if isinstance(one, Mapping) and not isinstance(one, Torn) else {}
+        below = [key for key in ("paragraphs", "qas") if isinstance(told.get(key), list)]
+        for key in below:
+            yield from _questions(told[key], f"{at}.{key}", told.get("title", title))
+        if not below and "question" in told:
+            yield at, title, told
+        elif not below or "question" in told:
+            yield one.why if isinstance(one, Torn) else f"{at} is no question", title, None
 
 
 def _answers(value: Any) -> list[str] | Fault:

@@ -1,0 +1,137 @@
+"""A JSON document that is damaged in a few places: all whole records of it.
+
+Law: damage costs the records that it stands in and no other; each of them is
+there as an object that tells the fault. A document that is cut off, damaged in
+many places or nothing but damage is refused with the place of the first fault.
+
+At a fault the parser knows which containers are open and where the element of each began.
+One of those elements, or of containers just closed, is taken out, up to one of the next
+places where a neighbor could begin or its container end. Of the ways that leave a document the
+one with the most readable records is taken; ways that do not are followed to their next
+fault, those first that come furthest.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pipelines.data.record import Torn, unique
+
+MOST_REPAIRS = 8  # places of damage; more is another file
+BEAM = 4  # damaged texts that are followed further
+MOST_WORK = 400_000_000  # characters parsed in the search
+CLOSED = 4  # containers looked at that were closed before a fault
+BOUNDARIES = 3  # places looked at behind an element, in each open container
+_MARK = "\x00torn"  # no key of a document: JSON allows no NUL unescaped, and none writes this
+_DIGITS = 4_000  # of an integer; Python prints no more than 4,300
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},"]', re.DOTALL)
+_IN_OBJECT = re.compile(r'\}|,(?=\s*"(?:[^"\\]|\\.)*"\s*:)', re.DOTALL)
+
+
+@dataclass
+class _Open:
+    """An open container: its bracket, and where its first and its present element begin."""
+
+    bracket: str
+    first: int
+    element: int
+
+
+def load(text: str, count: Callable[[Any], tuple[int, int]]) -> Any:
+    """The document; what is damaged stands in it as `Torn`.
+
+    `count` tells how many records of a document are readable, and how many are not. Raises
+    ValueError (JSONDecodeError where a place is known) as json.loads does, RecursionError.
+    """
+    try:
+        return _loads(text)
+    except json.JSONDecodeError as e:
+        found = _repaired(text, e, count)
+        if found is None:
+            raise
+        return _loads(found)
+
+
+def _repaired(text: str, fault: json.JSONDecodeError, count: Callable[[Any], tuple[int, int]]) -> str | None:
+    """The text without what is damaged, None where none is found that leaves a readable record."""
+    frontier, work = [(text, fault)], 0
+    best, enough = (0, text), False
+    for depth in range(1, MOST_REPAIRS + 1):
+        left: dict[str, json.JSONDecodeError] = {}
+        for damaged, where in frontier:
+            for tried in _ways(damaged, where, depth):
+                work += len(tried)
+                if work > MOST_WORK:
+                    return best[1] if best[0] else None
+                try:
+                    good, bad = count(_loads(tried))
+                except json.JSONDecodeError as e:
+                    left[tried] = e
+                    continue
+                if good > best[0]:
+                    best, enough = (good, tried), bad <= depth
+        if enough:
+            break
+        frontier = sorted(left.items(), key=lambda way: len(way[0]) - way[1].pos)[:BEAM]
+    return best[1] if best[0] else None
+
+
+def _loads(text: str) -> Any:
+    return json.loads(text, parse_constant=float, parse_int=_integer, object_pairs_hook=_object)
+
+
+def _integer(digits: str) -> int | float:
+    return int(digits) if len(digits) <= _DIGITS else float("inf")  # which no row can hold
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    told = [(key, Torn.of(value) if key.startswith(_MARK) else value) for key, value in pairs]
+    alone = told[0][1] if len(told) == 1 else None
+    return alone if isinstance(alone, Torn) else unique(told)
+
+
+def _ways(text: str, fault: json.JSONDecodeError, number: int) -> Iterator[str]:
+    """The text without one element that the fault may stand in, for each way to take one out."""
+    mark = f"{json.dumps(f'{_MARK}{number}')}: {json.dumps(f'not JSON: {fault}')}"
+    for container in reversed(_stack(text, fault.pos)):
+        listed = container.bracket == "["
+        boundary, put = (_in_list(text, container), f"{{{mark}}}") if listed else (_IN_OBJECT, mark)
+        at = container.element
+        for _ in range(BOUNDARIES):
+            found = boundary.search(text, at)
+            if found is None:
+                break
+            yield f"{text[: container.element]}{put}{text[found.start() :]}"
+            at = found.end()
+
+
+def _in_list(text: str, container: _Open) -> re.Pattern[str]:
+    """Where an element of a list may end: at the list's end, or before one that begins as another does."""
+    starts = {text[at : at + 40].lstrip()[:1] for at in (container.first, container.element)}
+    kinds = "".join(sorted(starts & {"{", "[", '"'})) or '{["'
+    return re.compile(rf"\]|,(?=\s*[{re.escape(kinds)}])")
+
+
+def _stack(text: str, end: int) -> list[_Open]:
+    """The containers that are open at `end`, the innermost last; before them those closed last.
+
+    A fault may have closed too many.
+    """
+    found: list[_Open] = []
+    closed: deque[_Open] = deque(maxlen=CLOSED)
+    for token in _TOKEN.finditer(text, 0, end):
+        sign = token[0]
+        if sign in ("[", "{"):
+            found.append(_Open(sign, token.end(), token.end()))
+        elif sign in ("]", "}"):
+            closed.extend([found.pop()] if found else [])
+        elif sign == "," and found:
+            found[-1].element = token.end()
+        elif sign == '"':
+            break  # a text that the fault stands in
+    return [*closed, *found]
