@@ -1,56 +1,40 @@
 """MLflow: what was trained and evaluated, on which data, by which code.
 
 Law: tracking mirrors the outs and never feeds them: no stage reads MLflow, nothing in it enters an
-out. A database is whole or absent (it is migrated under another name and renamed), several stages
-may write at once, and a killed stage leaves a run that the next one marks as killed.
+out, and a killed stage leaves a run that the next one marks as killed. Where it lies: `tracking_store`.
 
 One parent run for a pipeline run (HEADRACE_RUN_ID names it), a child for each stage; without the
-variable a stage's run stands alone. The store is SQLite in the workspace, unless MLFLOW_TRACKING_URI
-names another. Nothing is sent anywhere.
+variable a stage's run stands alone.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import socket
-import sys
+import tempfile
 import time
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipelines.data.told import Model, Record, code_commit, flat
-from pipelines.errors import EnvironmentFault
+from pipelines.tracking_store import EXPERIMENT, GLOBAL, QUIET, lock, opened, pointed, uri
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-EXPERIMENT = "headrace"
+__all__ = ["EXPERIMENT", "GLOBAL", "QUIET", "Judged", "evaluated", "lock", "opened", "record", "uri"]
 CANDIDATE, CHAMPION = "candidate", "champion"
-QUIET = {
-    "MLFLOW_DISABLE_TELEMETRY": "true",
-    "DO_NOT_TRACK": "true",
-    "GIT_PYTHON_REFRESH": "quiet",
-    "MLFLOW_ENABLE_ASYNC_LOGGING": "false",
-}
-GLOBAL = ("MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI", "MLFLOW_EXPERIMENT_ID")  # set by MLflow itself
-WAIT_S = 60  # for another process that holds the database
+VERDICTS = "verdicts.json"  # artifact of an evaluation's run
 BATCH = 100  # params in one call; MLflow takes no more
 
 
 def now() -> int:
     """Milliseconds since 1970, for `Record.started`; never part of an out."""
     return int(time.time() * 1000)
-
-
-def uri(root: Path) -> str:
-    """Where runs go: $MLFLOW_TRACKING_URI, else .headrace/mlflow.db of the workspace."""
-    told = os.environ.get("MLFLOW_TRACKING_URI")
-    return told or f"sqlite:///{(root / '.headrace' / 'mlflow.db').resolve()}?timeout={WAIT_S}"
 
 
 def record(root: Path, told: Record, model: Model | None = None) -> str:
@@ -70,112 +54,66 @@ def record(root: Path, told: Record, model: Model | None = None) -> str:
     return run_id
 
 
-def evaluated(root: Path, told: Record, model: Model, figure: float, test_version: str, floor: float) -> bool:
+@dataclass(frozen=True)
+class Judged:
+    """A model's verdicts on the test data as text, and whether they are worse than another model's."""
+
+    text: str
+    worse: Callable[[str], bool]  # than the verdicts in this text
+
+
+def evaluated(
+    root: Path,
+    told: Record,
+    model: Model,
+    figure: float,
+    test_version: str,
+    floor: float,
+    judged: Judged | None = None,
+) -> bool:
     """Writes the run of an evaluation; gives the alias `champion` unless the model is worse.
 
-    Worse: below `floor` (the figure of a constant answer), or below the present champion's figure on
-    the same test data. A champion seen on other test data cannot be compared and gives way.
-    Returns whether the model is champion now.
+    Worse: below `floor` (the figure of a constant answer), or worse than the present champion on the same
+    test data: by the verdicts of both where they are kept, else by the figure. A champion seen on other
+    test data cannot be compared and gives way. Returns whether the model is champion now.
     """
     client, _ = opened(root)
+    if judged is not None:
+        told = replace(told, texts={**told.texts, VERDICTS: judged.text})
     run_id = record(root, told, model)
     with lock(root):
         version = client.get_model_version_by_alias(model.name, CANDIDATE)
-        client.set_model_version_tag(model.name, version.version, "weighted_f1", f"{figure:.6f}")
-        client.set_model_version_tag(model.name, version.version, "test_data", test_version)
         best = _champion(client, model.name)
-        known = None if best is None else best.tags
-        same = known is not None and known.get("test_data") == test_version
-        bound = max(floor, float(known["weighted_f1"])) if known is not None and same else floor
-        won = round(figure, 6) >= round(bound, 6)
+        known = None if best is None or best.tags.get("test_data") != test_version else dict(best.tags)
+        won = round(figure, 6) >= round(floor, 6) and not (known and _worse(client, known, figure, judged))
+        tags = {"weighted_f1": f"{figure:.6f}", "test_data": test_version, "verdicts": run_id}
+        for name, value in tags.items():
+            client.set_model_version_tag(model.name, version.version, name, value)
         if won:
             client.set_registered_model_alias(model.name, CHAMPION, version.version)
         client.set_tag(run_id, "headrace.champion", str(won).lower())
     return won
 
 
-def opened(root: Path) -> tuple[MlflowClient, str]:
-    """A client, and the id of the experiment. Raises EnvironmentFault when MLflow cannot be reached."""
-    for name, value in QUIET.items():
-        os.environ.setdefault(name, value)
-    try:
-        (root / ".headrace").mkdir(parents=True, exist_ok=True)
-        with lock(root):
-            if not os.environ.get("MLFLOW_TRACKING_URI"):
-                _migrate(root)
-            return _client(root)
-    except OSError as e:
-        raise EnvironmentFault(f"cannot write here: {e.strerror or e}", where=str(root / ".headrace")) from e
+def _worse(client: MlflowClient, best: dict[str, str], figure: float, judged: Judged | None) -> bool:
+    """Whether a candidate is worse than the champion of these tags, both on the same test data."""
+    theirs = None if judged is None else _verdicts(client, best.get("verdicts", ""))
+    if judged is None or theirs is None:
+        return round(figure, 6) < round(float(best["weighted_f1"]), 6)
+    return judged.worse(theirs)
 
 
-def _client(root: Path) -> tuple[MlflowClient, str]:
-    import logging
-
-    import mlflow
+def _verdicts(client: MlflowClient, run_id: str) -> str | None:
+    """What a run kept as its model's verdicts; None when it kept none, or they are gone."""
     from mlflow.exceptions import MlflowException
 
-    for noisy in ("mlflow", "alembic"):
-        logging.getLogger(noisy).setLevel(logging.ERROR)
-    client = mlflow.MlflowClient(uri(root), uri(root))
+    if not run_id:
+        return None
     try:
-        known = client.get_experiment_by_name(EXPERIMENT)
-        if known is not None:
-            return client, known.experiment_id
-        return client, client.create_experiment(EXPERIMENT, artifact_location=_artifacts(root))
-    except MlflowException as e:
-        cure = "unset MLFLOW_TRACKING_URI to track in the workspace, or start that server"
-        raise EnvironmentFault(f"MLflow does not answer: {e}", where="MLFLOW_TRACKING_URI", cure=cure) from e
-
-
-def _artifacts(root: Path) -> str | None:
-    """Into the workspace, or where the named server keeps them."""
-    local = (root / ".headrace" / "mlartifacts").resolve().as_uri()
-    return None if os.environ.get("MLFLOW_TRACKING_URI") else local
-
-
-def _migrate(root: Path) -> None:
-    """Makes the tables under another name, then renames: a killed first use leaves nothing half made."""
-    database = root / ".headrace" / "mlflow.db"
-    if database.is_file():
-        return
-    print("  MLflow: first use here, making its database (about 10 s)", file=sys.stderr, flush=True)
-    import logging
-
-    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
-
-    logging.getLogger("mlflow.store.db.utils").setLevel(logging.ERROR)
-    beside = database.with_name(".mlflow.db.tmp")
-    for path in database.parent.glob(f"{beside.name}*"):
-        path.unlink()
-    store = SqlAlchemyStore(f"sqlite:///{beside.resolve()}", _artifacts(root))
-    store.engine.dispose()
-    os.replace(beside, database)
-
-
-@contextmanager
-def _pointed(root: Path, experiment: str) -> Iterator[None]:
-    """MLflow's global state at this workspace, for the calls that know no client; then as it was."""
-    import mlflow
-
-    named = {name: os.environ.get(name) for name in GLOBAL}
-    mlflow.set_tracking_uri(uri(root))
-    mlflow.set_registry_uri(uri(root))
-    mlflow.set_experiment(experiment_id=experiment)
-    try:
-        yield
-    finally:
-        for name, value in named.items():
-            os.environ.pop(name, None)
-            if value is not None:
-                os.environ[name] = value
-
-
-@contextmanager
-def lock(root: Path) -> Iterator[None]:
-    """One process at a time; freed by the kernel when its holder dies."""
-    with open(root / ".headrace" / "mlflow.lock", "w") as f:
-        fcntl.flock(f, fcntl.LOCK_EX)
-        yield
+        with tempfile.TemporaryDirectory() as folder:
+            return Path(client.download_artifacts(run_id, VERDICTS, folder)).read_text(encoding="utf-8")
+    except (MlflowException, OSError):
+        return None
 
 
 def _start(root: Path, client: MlflowClient, experiment: str, told: Record) -> str:
@@ -273,7 +211,7 @@ def _register(root: Path, client: MlflowClient, run_id: str, model: Model) -> st
         Schema([ColSpec(kind, name) for name, kind in model.inputs.items()]),
         Schema([ColSpec(kind, name) for name, kind in model.outputs.items()]),
     )
-    with _pointed(root, client.get_run(run_id).info.experiment_id), warnings.catch_warnings():
+    with pointed(root, client.get_run(run_id).info.experiment_id), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # asks for an example of input; the signature is given
         logged = Logged.log(
             None,

@@ -32,6 +32,7 @@ from pipelines.pace import Sight
 from pipelines.progress import Progress
 from pipelines.training.card import CARD, card
 from pipelines.training.decontaminate import Leak, Wording, equal_leaks, near_leaks
+from pipelines.training.drawn import Templates, drawn, is_drawn
 from pipelines.training.ensemble import Calibration, Recipe, Unlabelled, fit_parts, train
 from pipelines.training.examples import Examples
 from pipelines.training.tuning import Tuning, tuner
@@ -49,6 +50,7 @@ class Params:
     head: HeadRecipe = field(default_factory=HeadRecipe)
     encoder: Tuning = field(default_factory=Tuning)
     calibration: Calibration = field(default_factory=Calibration)
+    templates: Templates = field(default_factory=Templates)  # questions drawn beside those of train
     bag_share: Share = 0.5  # of the bag in the mean with the head, where nothing is calibrated
     balance: float = 0.25  # a row weighs (rows of its source and label) ** -balance; 0: all alike
     near_cosine: Share = 0.95  # a train question this near to a test question goes
@@ -77,6 +79,8 @@ def run(step: AskingStep, params: Params) -> None:
     if not trained:
         raise StageError("no question is in the train split", where=step.name)
     layers = tuner(params.encoder, step.root, lambda what, total: _watch(step.name, what, total))
+    languages, texts = {w.language for w in trained}, [w.question for w in trained]
+    trained += drawn(params.templates, languages, [t.question for t in test], texts, step.seed)
     questions = sorted({w.question_id for w in trained})
     step.plan(questions)
     everything, test_vectors = embed(step, params, trained, test)
@@ -161,7 +165,7 @@ def settle(
             "equals_test" if question in equal else "near_test",
             detail=str(leak),
             raw=leak.train.question,
-            parents=(leak.train.row_id, leak.test.row_id),
+            parents=[leak.test.row_id, *([] if is_drawn(question) else [leak.train.row_id])],
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import sqlite3
@@ -119,6 +120,28 @@ def test_the_champion_changes_only_for_a_model_that_is_not_worse(root: Path) -> 
     assert alias("champion") == "4"
     assert not judge(5, 0.59, test="t3")  # below the constant answer
     assert alias("champion") == "4"
+
+
+def test_the_champion_is_compared_by_the_verdicts_of_both_where_they_are_kept(root: Path) -> None:
+    """Paired: 40 questions; half a point less is not worse, a dozen more mistakes are."""
+    from pipelines.evaluation.promotion import judged
+
+    labels = [i % 4 != 0 for i in range(40)]
+
+    def judge(seed: int, mistakes: int, figure: float) -> bool:
+        said = [y != (i < mistakes) for i, y in enumerate(labels)]
+        rows = [(f"q{i:02}", "en", y, p) for i, (y, p) in enumerate(zip(labels, said, strict=True))]
+        verdicts = judged(rows, 500, 0.95, 7)
+        record = told(root, "evaluation.evergreen")
+        return tracking.evaluated(root, record, model(root, seed), figure, "t1", 0.5, verdicts)
+
+    assert judge(1, 2, 0.95)
+    assert judge(2, 3, 0.945)  # one mistake more, within what chance gives
+    assert not judge(3, 15, 0.99)  # whatever its figure says
+    version = client(root).get_model_version_by_alias(NAME, "champion")
+    assert str(version.version) == "2"
+    kept = client(root).download_artifacts(version.tags["verdicts"], "verdicts.json")
+    assert len(json.loads(Path(kept).read_text())) == 40
 
 
 def test_the_registered_model_predicts_as_the_folder_and_holds_no_pickle(

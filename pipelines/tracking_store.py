@@ -1,0 +1,120 @@
+"""Where MLflow keeps what it is told: a SQLite database in the workspace, unless a server is named.
+
+Law: a database is whole or absent (it is migrated under another name and renamed), several stages may
+write at once, and MLflow's global state is as it was once a call has ended. Nothing is sent anywhere.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipelines.errors import EnvironmentFault
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+EXPERIMENT = "headrace"
+QUIET = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "DO_NOT_TRACK": "true",
+    "GIT_PYTHON_REFRESH": "quiet",
+    "MLFLOW_ENABLE_ASYNC_LOGGING": "false",
+}
+GLOBAL = ("MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI", "MLFLOW_EXPERIMENT_ID")  # set by MLflow itself
+WAIT_S = 60  # for another process that holds the database
+
+
+def uri(root: Path) -> str:
+    """Where runs go: $MLFLOW_TRACKING_URI, else .headrace/mlflow.db of the workspace."""
+    told = os.environ.get("MLFLOW_TRACKING_URI")
+    return told or f"sqlite:///{(root / '.headrace' / 'mlflow.db').resolve()}?timeout={WAIT_S}"
+
+
+def opened(root: Path) -> tuple[MlflowClient, str]:
+    """A client, and the id of the experiment. Raises EnvironmentFault when MLflow cannot be reached."""
+    for name, value in QUIET.items():
+        os.environ.setdefault(name, value)
+    try:
+        (root / ".headrace").mkdir(parents=True, exist_ok=True)
+        with lock(root):
+            if not os.environ.get("MLFLOW_TRACKING_URI"):
+                _migrate(root)
+            return _client(root)
+    except OSError as e:
+        raise EnvironmentFault(f"cannot write here: {e.strerror or e}", where=str(root / ".headrace")) from e
+
+
+def _client(root: Path) -> tuple[MlflowClient, str]:
+    import logging
+
+    import mlflow
+    from mlflow.exceptions import MlflowException
+
+    for noisy in ("mlflow", "alembic"):
+        logging.getLogger(noisy).setLevel(logging.ERROR)
+    client = mlflow.MlflowClient(uri(root), uri(root))
+    try:
+        known = client.get_experiment_by_name(EXPERIMENT)
+        if known is not None:
+            return client, known.experiment_id
+        return client, client.create_experiment(EXPERIMENT, artifact_location=_artifacts(root))
+    except MlflowException as e:
+        cure = "unset MLFLOW_TRACKING_URI to track in the workspace, or start that server"
+        raise EnvironmentFault(f"MLflow does not answer: {e}", where="MLFLOW_TRACKING_URI", cure=cure) from e
+
+
+def _artifacts(root: Path) -> str | None:
+    """Into the workspace, or where the named server keeps them."""
+    local = (root / ".headrace" / "mlartifacts").resolve().as_uri()
+    return None if os.environ.get("MLFLOW_TRACKING_URI") else local
+
+
+def _migrate(root: Path) -> None:
+    """Makes the tables under another name, then renames: a killed first use leaves nothing half made."""
+    database = root / ".headrace" / "mlflow.db"
+    if database.is_file():
+        return
+    print("  MLflow: first use here, making its database (about 10 s)", file=sys.stderr, flush=True)
+    import logging
+
+    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.ERROR)
+    beside = database.with_name(".mlflow.db.tmp")
+    for path in database.parent.glob(f"{beside.name}*"):
+        path.unlink()
+    store = SqlAlchemyStore(f"sqlite:///{beside.resolve()}", _artifacts(root))
+    store.engine.dispose()
+    os.replace(beside, database)
+
+
+@contextmanager
+def pointed(root: Path, experiment: str) -> Iterator[None]:
+    """MLflow's global state at this workspace, for the calls that know no client; then as it was."""
+    import mlflow
+
+    named = {name: os.environ.get(name) for name in GLOBAL}
+    mlflow.set_tracking_uri(uri(root))
+    mlflow.set_registry_uri(uri(root))
+    mlflow.set_experiment(experiment_id=experiment)
+    try:
+        yield
+    finally:
+        for name, value in named.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+
+
+@contextmanager
+def lock(root: Path) -> Iterator[None]:
+    """One process at a time; freed by the kernel when its holder dies."""
+    with open(root / ".headrace" / "mlflow.lock", "w") as f:
+        fcntl.flock(f, fcntl.LOCK_EX)
+        yield
