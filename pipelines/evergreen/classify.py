@@ -1,7 +1,8 @@
 """P(evergreen) of every question, by the model that training.evergreen wrote.
 
 Law: a question gets one probability in [0, 1], which depends on the question
-and the model alone, not on its neighbors in a batch.
+and the model alone, not on its neighbors in a batch. With `over_translations`
+the question is all its wordings: they share the mean of what each is given.
 """
 
 from __future__ import annotations
@@ -15,18 +16,21 @@ from pipelines.evergreen.schema import CLASSIFIED, CURATED, EVERGREEN, UNKNOWN, 
 
 SCHEMA = questions("evergreen.classify", CLASSIFIED)
 MODEL = "training/evergreen/model"
+HIDDEN = ".headrace/encoder/hidden"  # where a fine-tuned encoder's frozen layers keep what they made
 
 
 @dataclass(frozen=True)
 class Params:
-    """No knobs: the model carries its own."""
+    """What of the model's probabilities is kept."""
+
+    over_translations: bool = False  # the mean over the wordings of a question, for each of them
 
 
 def run(step: AskingStep, params: Params) -> None:
     """Reads evergreen/curate and the model, and predicts all rows at once."""
     frame = step.read("evergreen/curate")
     step.plan(frame["row_id"])
-    model = classifier.load(step.root / "data" / MODEL)
+    model = classifier.load(step.root / "data" / MODEL, step.root / HIDDEN)
     with step.client("embedded") as client:
         probabilities = model.predict(
             frame["question"].to_list(),
@@ -35,6 +39,8 @@ def run(step: AskingStep, params: Params) -> None:
         )
     if len(probabilities) != len(frame):
         raise StageError(f"{len(probabilities)} probabilities for {len(frame)} questions", where=step.name)
+    if params.over_translations:
+        probabilities = classifier.averaged(probabilities, frame["question_id"].to_list())
     for row, p in zip(frame.iter_rows(named=True), probabilities, strict=True):
         if not 0.0 <= p <= 1.0:
             raise StageError(f"P(evergreen) of row {row['row_id']} is {p}", where=step.name)

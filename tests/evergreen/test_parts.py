@@ -210,12 +210,13 @@ def classified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
         assert backend == "embedded"
         yield Client()
 
-    def act(of: Callable[[str], float]) -> Step:
-        lay(tmp_path, CURATE, "curate", [filtered("aa"), filtered("b", label="evergreen")])
+    def act(of: Callable[[str], float], *wordings: dict[str, Any], over_translations: bool = False) -> Step:
+        rows = [filtered("aa"), filtered("b", label="evergreen"), *wordings]
+        lay(tmp_path, CURATE, "curate", rows)
         monkeypatch.setattr(AskingStep, "client", client)
-        monkeypatch.setattr(classifier, "load", lambda folder: Told(of))
+        monkeypatch.setattr(classifier, "load", lambda folder, cache: Told(of))
         step = AskingStep("evergreen.classify", None, tmp_path, 7)
-        classify.run(step, classify.Params())
+        classify.run(step, classify.Params(over_translations))
         step.finish(classify.SCHEMA)
         return step
 
@@ -229,6 +230,15 @@ def test_each_row_gets_its_own_probability(classified: Callable[..., Step]) -> N
     assert step.metrics == {"agrees_with_label": 0.0}
     curated = pl.read_parquet(step.root / "data/evergreen/curate/rows.parquet")
     assert sorted(p for row in rows["parents"] for p in row) == sorted(curated["row_id"])
+
+
+def test_the_wordings_of_a_question_share_their_mean_where_that_is_wanted(
+    classified: Callable[..., Step],
+) -> None:
+    french = filtered("bbb", question_id="b", language="fr", label="evergreen")
+    step = classified(lambda question: len(question) / 4, french, over_translations=True)
+    rows = pl.read_parquet(step.folder / "rows.parquet").sort("question")
+    assert rows.select("question", "p_evergreen").rows() == [("aa", 0.5), ("b", 0.5), ("bbb", 0.5)]
 
 
 @pytest.mark.parametrize("p", [float("nan"), 1.5, -0.1])
