@@ -24,7 +24,7 @@ from pipelines.data.record import Torn, unique
 
 MOST_REPAIRS = 8  # places of damage; more is another file
 BEAM = 4  # damaged texts that are followed further
-MOST_WORK = 400_000_000  # characters parsed in the search
+MOST_WORK = 150_000_000  # characters parsed in the search
 CLOSED = 4  # containers looked at that were closed before a fault
 BOUNDARIES = 3  # places looked at behind an element, in each open container
 _MARK = "\x00torn"  # no key of a document: JSON allows no NUL unescaped, and none writes this

@@ -44,9 +44,7 @@ def members(cell: object) -> list[str] | None:
         if not cell.lstrip().startswith("["):
             return [cell]
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", SyntaxWarning)  # of an unknown escape: data, no code of ours
-                cell = ast.literal_eval(cell.strip())
+            cell = _literal(cell.strip())
         except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
             return None
     if not isinstance(cell, list) or not all(isinstance(v, str | int | float) for v in cell):
@@ -55,3 +53,11 @@ def members(cell: object) -> list[str] | None:
         return None if fault_of(cell) else [str(v) for v in cell]
     except ValueError:  # an integer of more digits than Python prints, written in another base
         return None
+
+
+def _literal(text: str) -> object:
+    if "\\" not in text:
+        return ast.literal_eval(text)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SyntaxWarning)  # of an unknown escape: data, no code of ours
+        return ast.literal_eval(text)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.data import delimited, torn_json
+from pipelines.data.foreign_parquet import parquet_records
 from pipelines.data.readers import (
     delimiter_of,
     json_lines,
@@ -22,7 +23,6 @@ from pipelines.data.readers import (
     relative,
 )
 from pipelines.data.record import Record, Torn
-from pipelines.data.tables import read_parquet
 from pipelines.data.text_files import lines_of, rough_text_of
 from pipelines.errors import InputError
 from pipelines.evergreen.formats import recognise
@@ -66,7 +66,8 @@ def open_sheet(path: Path, folder: Path) -> Sheet:
     """The columns and records of a file, whatever they mean. Raises InputError."""
     suffix, name = path.suffix.lower(), relative(path, folder)
     if suffix == ".parquet":
-        return _parquet(path, name)
+        columns, rows = parquet_records(path, folder)
+        return Sheet(name, tuple(columns), rows)
     if suffix in (".csv", ".tsv"):
         return _table(path, folder, name, suffix)
     if suffix == ".json":
@@ -128,12 +129,3 @@ def _table(path: Path, folder: Path, name: str, suffix: str) -> Sheet:
     columns = delimited.header_cells(lines[at], name, delimiter, at + 1)
     delimited.require_rows(lines, at + 1, name)
     return Sheet(name, tuple(columns), list(delimited.rows(lines, at + 1, name, delimiter, columns)))
-
-
-def _parquet(path: Path, name: str) -> Sheet:
-    try:
-        frame = read_parquet(path)
-    except InputError as e:
-        raise InputError("is not a readable Parquet file", where=name, cure="is it one at all?") from e
-    listed = [Record(name, n, row, str(row)[:2000]) for n, row in enumerate(frame.to_dicts(), 1)]
-    return Sheet(name, tuple(frame.columns), listed)

@@ -75,7 +75,8 @@ def run(step: Step, params: Params) -> None:
         if isinstance(book.reader, Reader):
             for record in book.records:
                 _settle(step, book.reader, record, aliases, told)
-    step.table("origin", pl.DataFrame(told.origin, schema=ORIGIN, orient="row").sort("row_id"))
+    origin = sorted(told.origin, key=lambda row: str(row["row_id"]))
+    step.table("origin", pl.DataFrame(origin, schema=ORIGIN, orient="row"))
     listed = [(*key, value) for key, value in sorted(told.details.items())]
     step.table("details", pl.DataFrame(listed, schema=DETAILS, orient="row"))
     kinds = Counter(b.reader.kind for b in books for _ in b.records)

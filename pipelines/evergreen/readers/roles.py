@@ -26,7 +26,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "source": ("source",),
     "label_origin": ("label_origin",),
     "as_of": ("as_of",),
-    "index": ("", "index", "id", "unnamed: 0"),
+    "index": ("", "index", "id", "unnamed: 0", "__index_level_0__"),
 }
 NEARLY = 0.8  # likeness from which a name is a misspelt one
 
