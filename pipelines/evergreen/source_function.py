@@ -7,7 +7,7 @@ fails many times in a row the rest is not asked.
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -116,11 +116,23 @@ def told_of(error: BaseException) -> str:
 
 
 def _module(name: str, root: Path) -> Any:
-    """Imports a module with the workspace first on the path, for the time of the import."""
+    """A module with the workspace first on the path, for the time of the import.
+
+    A file of the workspace is run anew, and kept from other importers: another workspace in this process may
+    have one of the same name, and this one may have changed.
+    """
+    own = root / f"{name}.py"
     sys.path.insert(0, str(root))
     try:
         importlib.invalidate_caches()
-        return importlib.import_module(name)
+        if not own.is_file():
+            return importlib.import_module(name)
+        spec = importlib.util.spec_from_file_location(name, own)
+        if spec is None or spec.loader is None:
+            raise ImportError(f"{own.name} is no module")
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
     finally:
         with suppress(ValueError):
             sys.path.remove(str(root))
