@@ -2,18 +2,19 @@
 
 Law: the gate's verdict is the stage's own, read from outcomes.json and never
 judged again; `outcomes_add_up` never trusts the stage's counts: it counts what
-lies in the files.
+lies in the files. What a view expects besides is in `expected`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import polars as pl
 
+from assets.expected import Expectation
 from assets.view import table
 from pipelines.data.outcomes import OTHER
 
@@ -21,7 +22,9 @@ GATE = "gate"
 ADD_UP = "outcomes_add_up"
 
 
-def specs(asset: dg.AssetKey, *, gated: bool, makes_rows: bool) -> list[dg.AssetCheckSpec]:
+def specs(
+    asset: dg.AssetKey, *, gated: bool, makes_rows: bool, expected: Sequence[Expectation] = ()
+) -> list[dg.AssetCheckSpec]:
     """The checks that the asset has."""
     found = []
     if gated:
@@ -41,7 +44,7 @@ def specs(asset: dg.AssetKey, *, gated: bool, makes_rows: bool) -> list[dg.Asset
                 description="Every planned item has one outcome; the files hold as many rows as counted.",
             )
         )
-    return found
+    return [*found, *(e.spec(asset) for e in expected)]
 
 
 def gate(outcomes: Mapping[str, Any]) -> dg.AssetCheckResult | None:

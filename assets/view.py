@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
+
+if TYPE_CHECKING:
+    from assets.expected import Expectation
 
 PREVIEW_ROWS = 6
 TEXT_WIDTH = 90  # characters of one cell
@@ -27,16 +30,18 @@ class View:
 
     previews: Mapping[str, Sequence[str]] = field(default_factory=dict)  # step -> columns, in order
     gated: frozenset[str] = frozenset()  # steps whose artifact has a gate
+    expected: Mapping[str, Sequence[Expectation]] = field(default_factory=dict)  # step -> further checks
+    bounds: str = ""  # engine whose section under `checks` in params.yaml those checks hold it against
+    plots: Mapping[str, Callable[[Path], str | None]] = field(default_factory=dict)  # step -> SVG of its rows
 
 
 @cache
 def view_of(engine: str) -> View:
     """The view in `assets/<engine>.py`; a plain one for an engine that has none."""
-    if not (Path(__file__).parent / f"{engine}.py").is_file() or engine in ("view", "checks"):
+    if not (Path(__file__).parent / f"{engine}.py").is_file():
         return View()
-    view = importlib.import_module(f"assets.{engine}").VIEW
-    assert isinstance(view, View)
-    return view
+    view = getattr(importlib.import_module(f"assets.{engine}"), "VIEW", None)
+    return view if isinstance(view, View) else View()
 
 
 def preview(rows: Path, columns: Sequence[str] = (), count: int = PREVIEW_ROWS) -> str:

@@ -14,7 +14,7 @@ import dagster as dg
 
 from assets import checks
 from dagster_project.act import Run, materialize
-from dagster_project.judged import is_gated, makes_rows
+from dagster_project.judged import expected, is_gated, makes_rows
 from dagster_project.versions import Graph, fingerprint, source_key
 from pipelines.graph import Stage
 
@@ -75,7 +75,7 @@ def _asset(graph: Graph, stage: Stage) -> dg.AssetsDefinition:
 
 
 def _checks(stage: Stage, key: dg.AssetKey) -> list[dg.AssetCheckSpec]:
-    return checks.specs(key, gated=is_gated(stage), makes_rows=makes_rows(stage))
+    return checks.specs(key, gated=is_gated(stage), makes_rows=makes_rows(stage), expected=expected(stage))
 
 
 def _shown(graph: Graph, stage: Stage) -> dict[str, Any]:

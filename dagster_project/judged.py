@@ -5,9 +5,13 @@ Law: a stage that should have given a verdict and gave none has failed its gate.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
 import dagster as dg
 
 from assets import checks
+from assets.expected import Expectation, look
 from assets.view import view_of
 from dagster_project.versions import Graph
 from pipelines.graph import Stage
@@ -28,7 +32,15 @@ def check_results(graph: Graph, stage: Stage) -> list[dg.AssetCheckResult]:
         )
     if makes_rows(stage):
         found.append(checks.outcomes_add_up(graph.root / "data" / stage.folder, outcomes or {}))
+    day = datetime.now(UTC).date()
+    bounds = view_of(stage.key[0]).bounds
+    found += [e.result(lambda: look(graph.root, bounds, day)) for e in expected(stage)]
     return found
+
+
+def expected(stage: Stage) -> Sequence[Expectation]:
+    """The further checks that its engine's view has for it."""
+    return view_of(stage.key[0]).expected.get("/".join(stage.key[1:2]), ())
 
 
 def is_gated(stage: Stage) -> bool:

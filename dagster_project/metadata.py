@@ -1,7 +1,8 @@
 """What a materialisation shows: counts, spending, metrics, a preview, plots.
 
 Law: all of it is read from the stage's outs, and from what the run that published
-them told of its model calls; nothing is computed that the stage did not tell.
+them told of its model calls; nothing is computed that the stage did not tell, but for
+the plots of its rows that a view draws.
 """
 
 from __future__ import annotations
@@ -43,7 +44,10 @@ def describe(root: Path, stage: Stage, entry: Mapping[str, Any]) -> Metadata:
     outcomes = read_outcomes(root, stage.folder)
     found: Metadata = {} if outcomes is None else counts(outcomes)
     if rows.is_file():
-        columns = view_of(stage.key[0]).previews.get("/".join(stage.key[1:2]), ())
+        view, step = view_of(stage.key[0]), "/".join(stage.key[1:2])
+        columns = view.previews.get(step, ())
+        drawn = view.plots[step](rows) if step in view.plots else None
+        found |= {} if drawn is None else _shown(f"{step}_history", ".svg", drawn.encode())
         found["preview"] = dg.MetadataValue.md(preview(rows, columns))
         found["dagster/column_schema"] = column_schema(rows)
     found |= calls(root, stage)
@@ -107,7 +111,9 @@ def _plot(path: Path) -> Metadata:
     content = path.read_bytes()
     if len(content) > PLOT_BYTES:
         return {f"plot/{path.stem}": dg.MetadataValue.path(str(path))}
+    return _shown(path.stem, path.suffix, content)
+
+
+def _shown(name: str, suffix: str, content: bytes) -> Metadata:
     data = base64.b64encode(content).decode()
-    return {
-        f"plot/{path.stem}": dg.MetadataValue.md(f"![{path.stem}](data:{PLOTS[path.suffix]};base64,{data})")
-    }
+    return {f"plot/{name}": dg.MetadataValue.md(f"![{name}](data:{PLOTS[suffix]};base64,{data})")}

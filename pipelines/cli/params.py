@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pipelines.data.bounds import SECTION, check_bounds
 from pipelines.data.config import load, read_params
 from pipelines.errors import ConfigError, nearest
 
@@ -23,7 +24,7 @@ def check_params(root: Path, only: str = "") -> dict[str, Any]:
     """
     params = read_params(root / "params.yaml")
     steps, shared = declared(root)
-    known = {*TOP, "llm", *steps}
+    known = {*TOP, "llm", SECTION, *steps}
     for key, value in params.items():
         if key not in known:
             raise ConfigError(f"unknown key {key!r}", where="params.yaml", cure=nearest(key, known))
@@ -31,6 +32,7 @@ def check_params(root: Path, only: str = "") -> dict[str, Any]:
         if kind is not None and (not isinstance(value, kind) or isinstance(value, bool)):
             raise ConfigError(f"must be {kind.__name__}, is {value!r}", where=f"params.yaml: {key}")
     _llm(params.get("llm") or {})
+    check_bounds(params)
     for engine, names in steps.items():
         if only in ("", engine):
             _engine(engine, params.get(engine), names, shared.get(engine, set()))

@@ -1,0 +1,6 @@
+"""Training in Dagster: what a model was trained on, and what was left out."""
+
+from assets.soundness import NO_LEAK_IN_TRAINING
+from assets.view import View
+
+VIEW = View(expected={"evergreen": (NO_LEAK_IN_TRAINING,)})
