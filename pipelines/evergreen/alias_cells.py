@@ -59,5 +59,5 @@ def _literal(text: str) -> object:
     if "\\" not in text:
         return ast.literal_eval(text)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SyntaxWarning)  # of an unknown escape: data, no code of ours
+        warnings.simplefilter("ignore")  # of an unknown escape: data, no code of ours
         return ast.literal_eval(text)
