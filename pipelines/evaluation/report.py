@@ -17,12 +17,13 @@ import polars as pl
 
 from pipelines.data.outcomes import OTHER
 from pipelines.data.tables import file_md5, replace
+from pipelines.evaluation import report_evergreen
 from pipelines.evaluation.report_plots import PLOTS
 from pipelines.lineage import Tracer, lines
 from pipelines.step import ANSWERS, Step, store_path
 
 TEMPLATE = "report.html.j2"
-SYSTEMS = ("classifier", "bag_of_ngrams", "head_on_embeddings", "without_decontamination", "constant")
+MORE = {"evergreen": report_evergreen}  # engines whose section has tables and further plots
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,7 @@ ENGINES = (
             "evergreen/curate",
             "training/evergreen",
             "evaluation/evergreen",
+            "evaluation/verbal",
             "evergreen/classify",
             "evergreen/filter",
             "evergreen/refresh",
@@ -123,12 +125,14 @@ def _engine(step: Step, tracer: Tracer, engine: Engine, samples: int) -> dict[st
     rows = pl.concat(frames) if frames else pl.DataFrame()
     step.rows_in += len(rows)
     columns = [c for c in engine.columns if c in rows.columns]
+    more = MORE.get(engine.name)
     return {
         "name": engine.name,
         "title": engine.title,
         "text": engine.text,
         "count": len(rows),
-        "plot": PLOTS[engine.name](data),
+        "plots": [PLOTS[engine.name](data), *(more.plots(data) if more else [])],
+        "tables": more.tables(data) if more else [],
         "columns": columns,
         "rows": [
             {
@@ -152,31 +156,18 @@ def _sample(rows: pl.DataFrame, count: int, seed: int) -> pl.DataFrame:
 def _metrics(data: Path) -> list[dict[str, Any]]:
     """metrics.json of the jobs, flat, each with the version of the data that it was measured on."""
     found = []
-    for job in ("training/evergreen", "evaluation/evergreen"):
+    for job in ("training/evergreen", "evaluation/evergreen", "evaluation/verbal"):
         path = data / job / "metrics.json"
         values = json.loads(path.read_text(encoding="utf-8"))
         found.append(
             {
                 "job": job,
                 "what": values.get("sample", {}).get("what", ""),
-                "scores": list(_scores(values)),
                 "values": list(_flat(values)),
                 "version": file_md5(path),
             }
         )
     return found
-
-
-def _scores(values: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Each scored system with its mean weighted F1 over the languages, and its interval."""
-    for name in SYSTEMS:
-        mean = values.get(name, {}).get("weighted_f1", {}).get("mean")
-        if mean is not None:
-            yield (
-                name.replace("_", " "),
-                _cell(mean["value"]),
-                f"{_cell(mean['low'])} to {_cell(mean['high'])}",
-            )
 
 
 def _versions(data: Path) -> dict[str, str]:

@@ -1,0 +1,261 @@
+"""The evergreen section of the report: the classifier beside all it must beat, and where it errs.
+
+Law: a table says what its figures were measured on; where that is too little to speak of quality, every
+table of the section says so in its note. Nothing is computed here: figures are those of metrics.json.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pipelines.evaluation.report_tables import BLANK, Table, bounded, number, whole, words
+
+EVALUATION, VERBAL = "evaluation/evergreen", "evaluation/verbal"
+PLOTS = ("reliability.svg", "accept.svg")
+
+Figures = Mapping[str, Any]
+
+
+def plots(data: Path) -> list[str]:
+    """The SVG files of the evaluation, as text."""
+    return [(data / EVALUATION / name).read_text(encoding="utf-8") for name in PLOTS]
+
+
+def tables(data: Path) -> list[Table]:
+    """All tables of the section, in the order of the page."""
+    told = _read(data / EVALUATION / "metrics.json")
+    verbal = _read(data / VERBAL / "metrics.json")
+    found = [
+        _systems(told),
+        _languages(told),
+        _decontamination(told),
+        _accepting(told),
+        _kinds(told),
+        _forms(told),
+        _splits(told),
+        *_change_rates(told),
+        _verbal(verbal),
+    ]
+    return found
+
+
+def systems(told: Figures) -> list[str]:
+    """The scored systems of metrics.json: what has a weighted F1 and both classes."""
+    return [
+        k for k, v in told.items() if isinstance(v, Mapping) and "confusion" in v and "templates" not in v
+    ]
+
+
+def _systems(told: Figures) -> Table:
+    rows = []
+    for name in systems(told):
+        own = told[name]
+        minus = told["classifier"]["minus"].get(name)
+        rows.append(
+            [
+                words(name),
+                bounded(own["weighted_f1"]["mean"]),
+                BLANK if minus is None else bounded(minus),
+                *(number(own["classes"][c]["precision"]) for c in ("evergreen", "mutable")),
+                *(number(own["classes"][c]["recall"]) for c in ("evergreen", "mutable")),
+                *(number(own.get(f)) for f in ("auroc", "ece", "brier")),
+            ]
+        )
+    for name in ("averaged_over_languages", "without_templates"):
+        own = told.get(name, {})
+        if "weighted_f1" in own:
+            rows.append([f"classifier, {words(name)}", bounded(own["weighted_f1"]["mean"]), *[BLANK] * 8])
+    return Table(
+        "The classifier and what it must beat",
+        "Weighted F1, the mean over languages, with the bounds of a bootstrap of questions; how much the "
+        "classifier is better (the same questions drawn for both); precision and recall of both classes.",
+        ["system", "weighted F1", "classifier better by", "precision evergreen", "mutable",
+         "recall evergreen", "mutable", "AUROC", "ECE", "Brier"],
+        rows,
+        _warning(told),
+    )  # fmt: skip
+
+
+def _languages(told: Figures) -> Table:
+    own = told["classifier"]
+    rows = [
+        [
+            language,
+            bounded(own["weighted_f1"][language]),
+            *(
+                whole(counts[n])
+                for n in ("true_positives", "false_negatives", "false_positives", "true_negatives")
+            ),
+        ]
+        for language, counts in sorted(own["confusion"].items())
+    ]
+    return Table(
+        "By language",
+        "A false positive is a mutable question taken for evergreen.",
+        ["language", "weighted F1", "evergreen found", "evergreen missed", "mutable missed", "mutable found"],
+        rows,
+        _warning(told),
+    )
+
+
+def _decontamination(told: Figures) -> Table:
+    own = told["decontamination"]
+    counts = own["leaked_questions"]
+    parts = ("whole", "without_leaked", "leaked_alone")
+    rows = [
+        [words(name), *(bounded(own[name][p]) if p in own[name] else BLANK for p in parts)]
+        for name in ("trained_without_leaks", "trained_with_leaks")
+    ]
+    return Table(
+        "Full and decontaminated",
+        f"{counts['equal']} test questions stand in train, {counts['near']} more nearly. The first model was "
+        "trained without those, the second with them.",
+        ["weighted F1 on", "all test questions", "those in no training text", "those that leaked"],
+        rows,
+        _warning(told),
+    )
+
+
+def _accepting(told: Figures) -> Table:
+    own = told["classifier"]["accept"]
+    shares = list(own["evergreen"]["precision"])
+    rows = [
+        [verdict, *(bounded(own[verdict]["precision"][s]) for s in shares)]
+        for verdict in ("evergreen", "mutable")
+    ]
+    return Table(
+        "How right the surest verdicts are",
+        "Precision of a verdict against the share of wordings that get it, the surest first; at 100 % it is "
+        "the base rate.",
+        ["verdict", *(f"{float(s.removeprefix('at_')):.0%}" for s in shares)],
+        rows,
+        _warning(told),
+    )
+
+
+def _kinds(told: Figures) -> Table:
+    names = ("questions", "rows", "evergreen_share", "false_positives", "false_positive_rate",
+             "false_negatives", "false_negative_rate", "weighted_f1")  # fmt: skip
+    rows = [
+        [words(kind), *(number(own.get(n)) for n in names)] for kind, own in told["errors_by_kind"].items()
+    ]
+    return Table(
+        "Errors by kind of question",
+        "Kinds by rules over the English wording, which took part in no training; a question may be of two. "
+        "False positives: mutable wordings taken for evergreen, and their share of the mutable ones.",
+        ["kind", "questions", "wordings", "evergreen", "false positives", "rate", "false negatives", "rate",
+         "weighted F1"],
+        rows,
+        _warning(told),
+    )  # fmt: skip
+
+
+def _forms(told: Figures) -> Table:
+    named = [n for n in systems(told) if n != "without_decontamination"]
+    rows = [
+        [words(form), whole(own["questions"]), number(own["evergreen_share"]),
+         *(number(own["weighted_f1"].get(n)) for n in named)]
+        for group in ("lead", "tense")
+        for form, own in told["forms"][group].items()
+    ]  # fmt: skip
+    within = told["forms"]["auroc_within"]
+    rows.append(["AUROC within forms", BLANK, BLANK, *(number(within.get(n)) for n in named)])
+    return Table(
+        "By form of the question",
+        "Weighted F1 among the questions that begin alike, and of one tense. Much of the task is form: a "
+        "system counts by what it adds to the constant answer of a form.",
+        ["form", "questions", "evergreen", *map(words, named)],
+        rows,
+        _warning(told),
+    )
+
+
+def _splits(told: Figures) -> Table:
+    rows = [
+        [split, whole(own["questions"]), number(own["evergreen_share"]),
+         *(number(own.get(n)) for n in ("mean_p", "ece", "brier", "auroc", "weighted_f1", "constant"))]
+        for split, own in told["splits"].items()
+    ]  # fmt: skip
+    return Table(
+        "Base rates and calibration by split",
+        "The share of evergreen questions differs by split, so calibration is told with it. What training "
+        "saw is not scored; nothing is tuned on any of them.",
+        [
+            "split",
+            "questions",
+            "evergreen",
+            "mean P",
+            "ECE",
+            "Brier",
+            "AUROC",
+            "weighted F1",
+            "constant answer",
+        ],
+        rows,
+        _warning(told),
+    )
+
+
+def _change_rates(told: Figures) -> Iterator[Table]:
+    rows = [
+        [f"{split}, {rate}", whole(own[rate]["questions"]), bounded(own[rate]["mean_p"]),
+         bounded(own[rate]["called_evergreen"])]
+        for split, own in told["change_rate"].items()
+        for rate in ("never", "slow", "fast")
+        if rate in own
+    ]  # fmt: skip
+    if rows:
+        yield Table(
+            "P(evergreen) by graded change rate",
+            "Questions whose source grades how fast the answer changes (FreshQA's file grades dev).",
+            ["split and rate", "questions", "mean P(evergreen)", "called evergreen"],
+            rows,
+            _warning(told),
+        )
+
+
+def _verbal(told: Figures) -> Table:
+    rows = []
+    for name, own in told["methods"].items():
+        cost = own["cost_per_1000"]
+        rows.append(
+            [
+                name,
+                bounded(own["weighted_f1"]["mean"]),
+                number(own["classifier"]),
+                number(own["constant"]),
+                f"{own['unparsed']} of {own['rows']}",
+                *(f"{cost[c]:,.0f}" for c in ("prompt_tokens", "generated_tokens")),
+                f"{cost['usd']:.3f}",
+            ]
+        )
+    return Table(
+        f"Asked of {told['sample']['model']}",
+        "The paper's verbalised classifier and prompts after UAR and MuLan, on the same questions as the "
+        "classifier beside. An unparsed reply is wrong. Cost by the stored usage; the classifier generates "
+        "no token, its time is measured by `headrace bench evergreen`.",
+        [
+            "method",
+            "weighted F1",
+            "classifier",
+            "constant",
+            "unparsed",
+            "tokens read per 1,000",
+            "written",
+            "USD",
+        ],
+        rows,
+        _warning(told),
+    )
+
+
+def _warning(told: Figures) -> str:
+    return str(told["sample"]["what"]) if told["sample"]["demo"] else ""
+
+
+def _read(path: Path) -> Figures:
+    told: Figures = json.loads(path.read_text(encoding="utf-8"))
+    return told
