@@ -37,7 +37,7 @@ TOLD, ESTIMATED, TRAIN = "told by params", "estimated on the unlabelled test que
 class Calibration:
     """How the parts come to one probability."""
 
-    folds: int = 4  # of the train questions
+    folds: int = 3  # of the train questions
     wordings: int = 3  # of a question that are scored; 0: all
     least: int = 50  # questions of each class and of real form; with fewer nothing is calibrated
     prior: Share = 0.0  # of evergreen questions where the model is used; 0: estimated
