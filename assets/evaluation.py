@@ -6,6 +6,7 @@ from assets.view import View
 VIEW = View(
     previews={
         "evergreen": ("question", "language", "label", "prediction", "p_evergreen"),
+        "uncertainty": ("question", "answer", "correct", "p_evergreen"),
     },
     expected={"evergreen": (CALIBRATED,)},
     bounds="evergreen",

@@ -3,4 +3,7 @@
 from assets.soundness import NO_LEAK_IN_TRAINING
 from assets.view import View
 
-VIEW = View(expected={"evergreen": (NO_LEAK_IN_TRAINING,)})
+VIEW = View(
+    previews={"self_knowledge": ("estimate", "features", "correct", "p_correct")},
+    expected={"evergreen": (NO_LEAK_IN_TRAINING,)},
+)

@@ -20,7 +20,7 @@ from pipelines.errors import ConfigError, EnvironmentFault, InputError, nearest
 
 PROJECT = Path(__file__).resolve().parents[2]
 PROFILES = Path(__file__).parent / "profiles"
-ENGINES = ("evergreen", "egoavu", "trit", "cbu")
+SOURCES = ("evergreen", "egoavu", "trit", "cbu", "self_knowledge")  # folders of data/raw
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +31,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="ENGINE=PATH",
-        help="a file or folder for an engine (evergreen, egoavu, trit, cbu); repeatable",
+        help="a file or folder for an engine (evergreen, egoavu, trit, cbu) or for self_knowledge; repeatable",
     )
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", dest="sets",
@@ -59,7 +59,7 @@ def main(args: argparse.Namespace, root: Path) -> int:
         ) from e
     finally:
         shutil.rmtree(beside, ignore_errors=True)
-    for engine in ENGINES:
+    for engine in SOURCES:
         names = ", ".join(p.name for p in sources.get(engine, []))
         print(f"{engine}: {f'copied {names}' if names else 'the sample inputs of the project'}")
     print(f"next: cd {shlex.quote(args.dir)} && headrace run")
@@ -73,8 +73,8 @@ def _sources(texts: list[str], root: Path) -> dict[str, list[Path]]:
         engine, sep, name = text.partition("=")
         if not sep or not name:
             raise ConfigError(f"{text!r} is not ENGINE=PATH", where="--source")
-        if engine not in ENGINES:
-            raise ConfigError(f"unknown engine {engine!r}", where="--source", cure=nearest(engine, ENGINES))
+        if engine not in SOURCES:
+            raise ConfigError(f"unknown engine {engine!r}", where="--source", cure=nearest(engine, SOURCES))
         try:
             path = (root / name).resolve()
         except RuntimeError as e:
@@ -150,7 +150,7 @@ def _make(folder: Path, sources: Mapping[str, list[Path]], params: Mapping[str, 
     (folder / "pipelines").symlink_to(PROJECT / "pipelines")
     raw = folder / "data" / "raw"
     raw.mkdir(parents=True)
-    for engine in ENGINES:
+    for engine in SOURCES:
         _lay(raw / engine, sources.get(engine, []), PROJECT / "data" / "raw" / engine)
     shutil.copytree(PROJECT / "data" / "raw" / "facts", raw / "facts")
     for said in ("observations", "review"):

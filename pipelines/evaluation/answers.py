@@ -27,6 +27,7 @@ READS = (
     "cbu/rollout",
     "training/evergreen",
     "evaluation/evergreen",
+    "evaluation/uncertainty",
     "evaluation/verbal",
     "evergreen/synthesize",
     "evergreen/verify",

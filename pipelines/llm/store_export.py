@@ -2,7 +2,8 @@
 
 Law: equal answers give equal bytes, and a file at its place is whole: it is written beside, synced
 and renamed. What a plain export leaves out is what two runs that got the same answers would not
-share: when, how fast and in how many attempts, and the raw body.
+share: when, how fast and in how many attempts, and the raw body, but for the log probabilities that
+a request asked for.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import orjson
 
 from pipelines.errors import EnvironmentFault
 from pipelines.llm.request import Request, canonical
@@ -117,9 +120,21 @@ def _row(record: Record, plain: bool = False) -> dict[str, Any]:
         "purpose": record.purpose,
         "history": "[]" if plain else record.history,
         "media": record.media,
-        "body": b"" if plain else record.body,
+        "body": _measured(record) if plain else record.body,
         "vector": None,
     }
+
+
+def _measured(record: Record) -> bytes:
+    """What a plain export keeps of a body: the log probabilities, where they were asked for."""
+    sampling = orjson.loads(record.request).get("sampling") if '"logprobs"' in record.request else None
+    if not sampling or sampling.get("logprobs") is None:
+        return b""
+    try:
+        told = orjson.loads(record.body)["choices"][0]["logprobs"]
+    except (ValueError, KeyError, IndexError, TypeError):  # an answer that has none
+        return b""
+    return orjson.dumps({"choices": [{"logprobs": told}]}, option=orjson.OPT_SORT_KEYS) if told else b""
 
 
 def _vector_row(key: str, identity: str, text: str, vector: bytes) -> dict[str, Any]:

@@ -44,6 +44,12 @@ def test_a_given_source_stands_in_for_the_sample_and_is_copied(here: Path) -> No
         assert names(here / "mine" / "data" / part) == {"evergreen/.gitkeep"}
 
 
+def test_answers_with_scores_of_ones_own_stand_in_for_the_samples(here: Path) -> None:
+    (here / "mine.jsonl").write_text('{"question": "Who wrote Faust?", "correct": 1, "perplexity": 1.5}\n')
+    assert main(["init", "mine", "--source", "self_knowledge=mine.jsonl"]) == 0
+    assert names(here / "mine" / "data" / "raw" / "self_knowledge") == {"mine.jsonl"}
+
+
 def test_a_source_may_be_repeated_and_a_folder_keeps_its_shape(here: Path) -> None:
     (here / "more" / "aliases").mkdir(parents=True)
     (here / "more" / "test.csv").write_text(QUESTIONS)

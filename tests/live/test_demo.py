@@ -49,7 +49,7 @@ def test_the_run_ends_with_a_table_of_every_stage_and_the_report(demo: Demo) -> 
 
 def test_a_second_run_has_nothing_to_do_and_dvc_agrees(demo: Demo) -> None:
     before = len(demo.requests())
-    assert "nothing to be done: 30 stages up to date" in demo.run("make run")
+    assert "nothing to be done: 34 stages up to date" in demo.run("make run")
     assert "up to date" in demo.run(".venv/bin/dvc status")
     assert "up to date" in demo.run(". .venv/bin/activate && dvc repro")
     assert len(demo.requests()) == before
@@ -57,7 +57,7 @@ def test_a_second_run_has_nothing_to_do_and_dvc_agrees(demo: Demo) -> None:
 
 def test_the_counts_of_every_stage_add_up_against_its_own_files(demo: Demo) -> None:
     told = json.loads(demo.run(".venv/bin/headrace status --json").strip().split("\n")[-1])["stages"]
-    assert len(told) == 30
+    assert len(told) == 34
     for line in told:
         if line["stage"] == "evaluation.report":
             assert line["rows_in"] is None

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import hypothesis
 import numpy as np
+import orjson
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,7 +26,8 @@ from pipelines.errors import EnvironmentFault
 from pipelines.llm.answer import Failure, Usage
 from pipelines.llm.backends.replay import ReplayMiss
 from pipelines.llm.client import open_client
-from pipelines.llm.request import Request, named_request, request_key
+from pipelines.llm.protocol import Token, read_logprobs
+from pipelines.llm.request import Request, Sampling, named_request, request_key
 from pipelines.llm.settings import Settings
 from pipelines.llm.store import KEPT_FAILURES, Kept, Record, Store
 from pipelines.llm.store_errors import BrokenStore, NewerStore, NotAStore, ReadOnlyStore
@@ -199,6 +201,24 @@ def test_a_plain_export_leaves_out_when_and_how_fast(store: Store, tmp_path: Pat
         export_some(slow, keys, [], tmp_path / "slow.parquet", plain=True)
         assert export_some(store, keys, [], tmp_path / "fast.parquet", plain=True).answers == 5
     assert (tmp_path / "slow.parquet").read_bytes() == (tmp_path / "fast.parquet").read_bytes()
+
+
+def test_a_plain_export_keeps_the_log_probabilities_that_were_asked_for(store: Store, tmp_path: Path) -> None:
+    alternatives = [{"token": "Bo", "logprob": -1.0}]
+    told = {"content": [{"token": "Ann", "logprob": -0.5, "top_logprobs": alternatives}]}
+    keys = []
+    for logprobs, said in ((1, told), (2, None), (None, told)):  # asked; asked in vain; told unasked
+        sampling = Sampling(8, logprobs=logprobs)
+        named = named_request(Request("completion", "m", sampling, prompt="Who?"), "m", "i")
+        body = orjson.dumps({"choices": [{"text": "Ann", "logprobs": said}], "timings": {"ms": 17}})
+        store.put([replace(record(0), key=named.key, request=named.canonical, body=body)])
+        keys.append(named.key)
+    export_some(store, keys, [], tmp_path / "plain.parquet", plain=True)
+    with Store(tmp_path / "plain.parquet") as pulled:
+        found = pulled.full(keys)
+    assert read_logprobs(found[keys[0]].body) == [Token("Ann", -0.5, {"Bo": -1.0})]
+    assert b"timings" not in found[keys[0]].body
+    assert [found[key].body for key in keys[1:]] == [b"", b""]
 
 
 def test_an_import_keeps_what_was_committed_first_and_counts_the_conflicts(

@@ -1,0 +1,185 @@
+"""P(the answer is right) from one or two numbers: seven models tuned, the best two voting.
+
+Law: nothing of the test rows enters a choice. Each model's values are tuned by cross-validated AUROC on
+a subset of the training rows, the models are compared on the rest of them, the best two are refitted on
+all and their probabilities averaged (soft vote). Equal input and seed give equal bits: one thread.
+
+A model that cannot be fitted to so few rows is left out, and why is told.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pipelines.errors import StageError
+from pipelines.evaluation.metrics import auroc
+from pipelines.training.self_grids import Grid
+
+if TYPE_CHECKING:
+    from sklearn.pipeline import Pipeline
+
+VOTERS = 2
+FOLDS = 3
+FEWEST = 2  # rows of each answer, right and wrong, that a fit needs
+SEEDED = frozenset(
+    ("logistic_regression", "mlp", "decision_tree", "random_forest", "gradient_boosting", "catboost")
+)
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """One model at its best values. `validation`: AUROC on the training rows outside the subset, or of
+    the cross-validation where the subset is all there is."""
+
+    name: str
+    values: Mapping[str, Any]
+    validation: float
+
+
+@dataclass(frozen=True)
+class Vote:
+    """The fitted voters, what was chosen, and the models left out with the reason."""
+
+    fitted: Sequence[Pipeline]
+    chosen: Sequence[Tuned]
+    left_out: Mapping[str, str]
+
+    def predict(self, x: np.ndarray) -> np.ndarray:
+        """P(right), float64 [n], for features [n, f]."""
+        shares = [np.asarray(model.predict_proba(x), np.float64)[:, 1] for model in self.fitted]
+        return np.asarray(np.mean(shares, axis=0))
+
+
+def fit_vote(x: np.ndarray, y: np.ndarray, subset: np.ndarray, grids: Mapping[str, Grid], seed: int) -> Vote:
+    """Tunes on the rows of `subset` (bool [n]), chooses on the others, refits on all.
+
+    x: float64 [n, f]; y: bool [n]. Raises StageError with fewer than `FEWEST` of a class in the subset,
+    or when no model can be fitted.
+    """
+    if min(int(y[subset].sum()), int((~y[subset]).sum())) < FEWEST:
+        raise StageError(f"needs {FEWEST} right and {FEWEST} wrong answers to tune on")
+    tuned: list[Tuned] = []
+    left_out: dict[str, str] = {}
+    with _quiet():
+        for name, grid in grids.items():
+            try:
+                tuned.append(_tune(name, grid, x, y, subset, seed))
+            except ValueError as e:
+                left_out[name] = " ".join(str(e).split())[:200]
+        if not tuned:
+            raise StageError(f"no model can be fitted: {next(iter(left_out.values()), 'no grid')}")
+        best = sorted(tuned, key=lambda t: (-t.validation, t.name))[:VOTERS]
+        fitted = [_model(t.name, t.values, seed).fit(x, y) for t in best]
+    return Vote(fitted, best, left_out)
+
+
+def _tune(name: str, grid: Grid, x: np.ndarray, y: np.ndarray, subset: np.ndarray, seed: int) -> Tuned:
+    """Raises ValueError when no point of the grid can be fitted."""
+    from sklearn.model_selection import GridSearchCV, StratifiedKFold
+
+    here_x, here_y = x[subset], y[subset]
+    folds = min(FOLDS, int(here_y.sum()), int((~here_y).sum()))
+    least = len(here_y) - -(-len(here_y) // folds)  # rows that the smallest fit sees
+    points = {f"model__{k}": list(v) for k, v in _fitting(name, grid, least).items()}
+    search = GridSearchCV(
+        _model(name, {}, seed),
+        points,
+        scoring="roc_auc",
+        cv=StratifiedKFold(folds, shuffle=True, random_state=seed),
+        refit=False,
+        n_jobs=1,
+        error_score=np.nan,
+    )
+    try:
+        search.fit(here_x, here_y)
+    except ValueError:  # no fit at all went well: one alone says why
+        first = {k: v[0] for k, v in _fitting(name, grid, least).items()}
+        _model(name, first, seed).fit(here_x[:least], here_y[:least])
+        raise
+    means = np.asarray(search.cv_results_["mean_test_score"], np.float64)
+    if np.isnan(means).all():
+        raise ValueError("no point of its grid can be fitted to so few rows")
+    at = int(np.nanargmax(means))  # of equal ones the first in the grid
+    values = {k.removeprefix("model__"): v for k, v in search.cv_results_["params"][at].items()}
+    return Tuned(name, values, _validated(name, values, x, y, subset, seed, float(means[at])))
+
+
+def _validated(
+    name: str,
+    values: Mapping[str, Any],
+    x: np.ndarray,
+    y: np.ndarray,
+    subset: np.ndarray,
+    seed: int,
+    otherwise: float,
+) -> float:
+    """AUROC on the rest of the training rows; `otherwise` where that has one class only."""
+    rest = ~subset
+    if not y[rest].any() or y[rest].all():
+        return otherwise
+    model = _model(name, values, seed).fit(x[subset], y[subset])
+    found = auroc(y[rest], np.asarray(model.predict_proba(x[rest]), np.float64)[:, 1])
+    return otherwise if found is None else found
+
+
+def _fitting(name: str, grid: Grid, rows: int) -> Grid:
+    """The grid without the neighbours that so few rows do not have. Raises ValueError when none is left."""
+    if name != "k_nearest":
+        return grid
+    counts = [k for k in grid["n_neighbors"] if k <= rows]
+    if not counts:
+        raise ValueError(f"{rows} rows have fewer than {min(grid['n_neighbors'])} neighbours")
+    return {**grid, "n_neighbors": counts}
+
+
+def _model(name: str, values: Mapping[str, Any], seed: int) -> Pipeline:
+    """The named model behind a StandardScaler."""
+    from sklearn.pipeline import Pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    own = {"random_state": seed} if name in SEEDED else {}
+    model = _bare(name, own | dict(values))
+    return Pipeline([("scale", StandardScaler()), ("model", model)])
+
+
+def _bare(name: str, values: Mapping[str, Any]) -> Any:
+    from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.neighbors import KNeighborsClassifier
+    from sklearn.neural_network import MLPClassifier
+    from sklearn.tree import DecisionTreeClassifier
+
+    known = {
+        "logistic_regression": LogisticRegression,
+        "k_nearest": KNeighborsClassifier,
+        "mlp": MLPClassifier,
+        "decision_tree": DecisionTreeClassifier,
+        "random_forest": RandomForestClassifier,
+        "gradient_boosting": GradientBoostingClassifier,
+    }
+    if name == "catboost":
+        from catboost import CatBoostClassifier
+
+        return CatBoostClassifier(verbose=False, allow_writing_files=False, thread_count=1, **values)
+    return known[name](**values)
+
+
+class _quiet:
+    """One thread, and no warnings of fits that did not converge or fail: failures are told as such."""
+
+    def __enter__(self) -> None:
+        from threadpoolctl import threadpool_limits
+
+        self._limits = threadpool_limits(limits=1)
+        self._caught = warnings.catch_warnings()
+        self._caught.__enter__()
+        warnings.simplefilter("ignore")
+
+    def __exit__(self, *told: Any) -> None:
+        self._caught.__exit__(*told)
+        self._limits.__exit__(*told)
