@@ -49,9 +49,7 @@ def test_the_largest_share_of_a_precision_may_lie_behind_a_dip() -> None:
 @settings(deadline=None)
 @given(ROWS, st.randoms(use_true_random=False), st.booleans())
 def test_the_order_of_rows_changes_nothing_though_p_ties(rows: list, random, mutable: bool) -> None:
-    one, other = (
-        curve(*of(r), mutable=mutable) for r in (rows, random.sample(rows, len(rows)))
-    )
+    one, other = (curve(*of(r), mutable=mutable) for r in (rows, random.sample(rows, len(rows))))
     assert one.accepted.tolist() == other.accepted.tolist()
     assert one.right.tolist() == other.right.tolist()
 

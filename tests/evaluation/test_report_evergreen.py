@@ -103,7 +103,7 @@ def test_the_page_escapes_what_a_table_holds(tmp_path: Path) -> None:
         "columns": [], "rows": [],
     }  # fmt: skip
     html = _render({"stages": [], "engines": [engine], "metrics": [], "versions": {}})
-    assert "<td class=\"name\">&lt;script&gt;</td>" in html
+    assert '<td class="name">&lt;script&gt;</td>' in html
     assert "<h3>a &lt;b&gt;</h3>" in html
     assert "e &lt;f&gt;" in html
     assert "<figure><svg></svg></figure>" in html

@@ -96,7 +96,9 @@ def test_scores_within_a_form_stand_beside_its_own_constant_answer() -> None:
     assert old["weighted_f1"]["classifier"] == 1.0
     assert old["weighted_f1"]["constant"] == pytest.approx(0.75 * 6 / 7)
     assert old["weighted_f1"]["bag_of_ngrams"] == pytest.approx(0.25 * 2 / 5)
-    assert sum(s["rows"] for s in told["lead"].values()) == sum(s["rows"] for s in told["tense"].values()) == 5
+    assert (
+        sum(s["rows"] for s in told["lead"].values()) == sum(s["rows"] for s in told["tense"].values()) == 5
+    )
 
 
 def test_the_auroc_within_forms_forgets_what_the_form_alone_tells() -> None:
@@ -199,7 +201,9 @@ def test_a_graded_rate_is_joined_by_an_equal_wording_of_the_same_language() -> N
 
 
 def test_rates_that_contradict_each_other_or_the_label_grade_nothing() -> None:
-    dev = frame({"question_id": "a", "question": "A?", "label": "mutable"}, {"question_id": "b", "question": "B"})
+    dev = frame(
+        {"question_id": "a", "question": "A?", "label": "mutable"}, {"question_id": "b", "question": "B"}
+    )
     fresh = frame(
         {"question": "A", "change_rate": "slow"},
         {"question": "a", "change_rate": "fast"},

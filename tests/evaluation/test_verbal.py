@@ -119,7 +119,10 @@ def test_every_language_and_question_is_asked_unless_params_draw_fewer(
     assert (whole["sample"]["languages"], whole["methods"]["uar"]["rows"]) == (["en", "fr"], 8)
     few = run(tmp_path, server.url, methods=("uar",), questions=2)
     assert few["sample"]["questions"] == 2
-    assert few["sample"]["what"] == "2 test questions asked of asked: 2 questions are too few to speak of quality; the path works"
+    assert (
+        few["sample"]["what"]
+        == "2 test questions asked of asked: 2 questions are too few to speak of quality; the path works"
+    )
     with pytest.raises(StageError, match="no test question in de"):
         run(tmp_path, server.url, languages=("de",))
 
@@ -166,7 +169,11 @@ def test_a_reply_that_was_refused_or_cut_counts_and_one_that_never_came_fails_it
     ]  # fmt: skip
     with ScriptedServer({"faults": faults}, answers=Path(__file__).with_name("verbal_answers.py")) as server:
         step = AskingStep(
-            "evaluation.verbal", None, lay(tmp_path), 7, {"base_url": server.url, "concurrency": 1, "retries": 0}
+            "evaluation.verbal",
+            None,
+            lay(tmp_path),
+            7,
+            {"base_url": server.url, "concurrency": 1, "retries": 0},
         )
         verbal.run(step, verbal.Params("openai", "asked", ("mulan",), languages=("en",), bootstrap=10))
         step.finish(verbal.SCHEMA, allow_failed=0.25)
@@ -179,23 +186,32 @@ def test_a_reply_that_was_refused_or_cut_counts_and_one_that_never_came_fails_it
 
 
 def test_the_model_of_the_run_stands_in_and_is_named(tmp_path: Path, server: ScriptedServer) -> None:
-    step = AskingStep("evaluation.verbal", None, lay(tmp_path), 7, {"base_url": server.url, "model": "smollm2-135m"})
+    step = AskingStep(
+        "evaluation.verbal", None, lay(tmp_path), 7, {"base_url": server.url, "model": "smollm2-135m"}
+    )
     verbal.run(step, verbal.Params("openai", "asked", ("uar",), languages=("en",), bootstrap=10, small=1))
     assert step.metrics["sample"].startswith("4 test questions asked of smollm2-135m: smollm2-135m is a tiny")
 
 
 @pytest.mark.parametrize(
     ("reply", "told"),
-    [("Yes.", "mutable"), ("no", "evergreen"), ("Ｙｅｓ", "mutable"), ("I know nothing", "unparsed"), ("", "unparsed"),
-     ("No, yes", "evergreen")],
-)  # fmt: skip
+    [
+        ("Yes.", "mutable"),
+        ("no", "evergreen"),
+        ("Ｙｅｓ", "mutable"),
+        ("I know nothing", "unparsed"),
+        ("", "unparsed"),
+        ("No, yes", "evergreen"),
+    ],
+)
 def test_yes_is_mutable_and_the_first_word_of_the_two_counts(reply: str, told: str) -> None:
     assert yes_is_mutable(reply) == told
 
 
 def test_the_order_of_replies_changes_no_figure() -> None:
     rows = [
-        {"question_id": f"q{n}", "language": "en", "label": "evergreen" if n % 3 else "mutable", "method": how,
+        {"question_id": f"q{n}", "language": "en", "method": how,
+         "label": "evergreen" if n % 3 else "mutable",
          "verdict": ("evergreen", "mutable", "unparsed")[(n + len(how)) % 3], "p_evergreen": (n % 10) / 10,
          "prompt_tokens": 10 + n, "completion_tokens": n % 4, "cost_usd": 0.1 * n}
         for n in range(30)
@@ -206,7 +222,9 @@ def test_the_order_of_replies_changes_no_figure() -> None:
     assert json.dumps(told[0]) == json.dumps(told[1])
 
 
-@pytest.mark.parametrize("changed", [{"methods": ("uarr",)}, {"methods": ()}, {"style": "talk"}, {"questions": -1}])
+@pytest.mark.parametrize(
+    "changed", [{"methods": ("uarr",)}, {"methods": ()}, {"style": "talk"}, {"questions": -1}]
+)
 def test_impossible_parameters_are_refused(changed: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         verbal.Params("openai", "m", **changed)

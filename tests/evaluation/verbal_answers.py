@@ -6,7 +6,7 @@ from typing import Any
 
 REPLIES = {
     "Who wrote Emma?": "**Immutable.**",
-    "What is salt?": "Classification: evergreen\n\nQuestion: What is the price of salt?\nClassification: mutable",
+    "What is salt?": "Classification: evergreen\n\nQuestion: What does salt cost?\nClassification: mutable",
     "How old is Tom Hanks?": "Mutable, since he grows older",
     "What does tea cost?": "I would rather not say.",
 }
