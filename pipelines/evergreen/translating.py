@@ -14,6 +14,7 @@ from pipelines.evergreen.prompting import Sheet, Turns, as_json, language_name
 from pipelines.llm.request import Request, Sampling, seed_of
 
 BACK = "back"
+KEYS = {"question": "question", "answer": "reply"}  # in alphabetical order, as decoding writes them
 
 
 @dataclass(frozen=True)
@@ -72,9 +73,9 @@ def turns_of(told: Sheet, job: Job) -> Turns:
         "source": language_name(source),
         "targets": ", ".join(f"{language_name(t)} ({t})" for t in job.targets),
     }
-    example = as_json({part: shown[part][source] for part in job.parts})
-    reply = as_json({t: {part: shown[part][t] for part in job.parts} for t in job.targets})
-    given = as_json({part: job.source[part] for part in job.parts})
+    example = as_json({KEYS[part]: shown[part][source] for part in job.parts})
+    reply = as_json({t: {KEYS[part]: shown[part][t] for part in job.parts} for t in job.targets})
+    given = as_json({KEYS[part]: job.source[part] for part in job.parts})
     return Turns(
         told.say("instruction"),
         [(told.say("ask", **names, told=example), reply)],
@@ -83,11 +84,12 @@ def turns_of(told: Sheet, job: Job) -> Turns:
 
 
 def answer_schema(targets: Sequence[str], parts: Sequence[str]) -> dict[str, Any]:
-    """{"fr": {"question": "...", "answer": "..."}, ...}, nothing else."""
+    """{"fr": {"question": "...", "reply": "..."}, ...}, nothing else."""
+    keys = [KEYS[part] for part in parts]
     one = {
         "type": "object",
-        "properties": {part: {"type": "string"} for part in parts},
-        "required": list(parts),
+        "properties": {key: {"type": "string"} for key in keys},
+        "required": keys,
         "additionalProperties": False,
     }
     return {

@@ -8,7 +8,7 @@ table of them (`data.numerals`), elsewhere only digits are compared.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -59,7 +59,7 @@ def fault_of_question(source: str, translation: str, rules: Rules) -> Fault | No
     asks = source.rstrip()[-1:] in tuple(MARKS)
     if asks and rules.target not in UNMARKED and not any(m in translation for m in MARKS):
         return Fault("not_a_question", "the source asks")
-    return _numbers(source, translation, rules) or _length(source, translation, rules, 0)
+    return _numbers(source, translation, rules) or _length(source, translation, rules, 8)
 
 
 def fault_of_answer(source: str, translation: str, rules: Rules) -> Fault | None:
@@ -94,11 +94,15 @@ def _leaked(source: str, translation: str, rules: Rules) -> Fault | None:
 def _numbers(source: str, translation: str, rules: Rules) -> Fault | None:
     lost = lost_of(source, translation, rules.source, rules.target)
     if lost:
-        return Fault("lost_number", ", ".join(map(str, lost)))
+        return Fault("lost_number", _told(lost))
     added = added_of(source, translation, rules.source, rules.target)
     if added:
-        return Fault("added_number", ", ".join(map(str, added)))
+        return Fault("added_number", _told(added))
     return None
+
+
+def _told(found: Iterable[Decimal]) -> str:
+    return ", ".join(f"{n:f}" for n in found)
 
 
 def lost_of(source: str, translation: str, source_language: str, language: str) -> list[Decimal]:
@@ -122,6 +126,7 @@ def added_of(source: str, translation: str, source_language: str, language: str)
 
 
 def _length(source: str, translation: str, rules: Rules, slack: int) -> Fault | None:
+    """`slack` characters more or less are let pass: short texts differ by more than their ratio."""
     least, most = rules.ratio
     length, low, high = len(translation), least * len(source) - slack, most * len(source) + slack
     if not low <= length <= high:

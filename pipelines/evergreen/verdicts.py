@@ -23,6 +23,7 @@ _OPPOSITE = {EVERGREEN: MUTABLE, MUTABLE: EVERGREEN}
 _DASHES = re.compile("[\u2010-\u2015\u2212]")
 _MARKS = re.compile(r"[*_`\"'“”‘’«»]")
 _MARKER = re.compile(r"(?:classification|label|verdict|answer)\s*[:：]", re.IGNORECASE)
+_NEXT = re.compile(r"\n\s*\n|\bquestion\s*[:：]")  # behind it a base model invents another question
 _VERDICT = re.compile(
     r"(?<![\w-])(?P<no>(?:not|non|never|isn't|isnt)[\s-]+)?"
     rf"(?P<word>{'|'.join(sorted(_WORDS, key=len, reverse=True))})(?![\w-])"
@@ -35,9 +36,10 @@ def verdict(reply: str) -> str:
     Case, width, dashes and marks of emphasis do not count; "not mutable" is evergreen, "both" is neither.
     """
     text = _MARKS.sub("", _DASHES.sub("-", unicodedata.normalize("NFKC", reply))).casefold()
-    marker = _MARKER.search(text)
-    found = _VERDICT.search(text, marker.end()) if marker else None
-    found = found or _VERDICT.search(text)
+    head = _NEXT.split(text.strip(), maxsplit=1)[0]
+    marker = _MARKER.search(head)
+    found = _VERDICT.search(head, marker.end()) if marker else None
+    found = found or _VERDICT.search(head) or _VERDICT.search(text)
     if found is None:
         return UNPARSED
     label = _WORDS[found["word"]]
