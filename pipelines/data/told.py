@@ -45,13 +45,18 @@ class Record:
 
 @dataclass(frozen=True)
 class Model:
-    """A folder to register: its name there, the module whose `_load_pyfunc` reads it, its columns."""
+    """A folder to register: its name there, the module whose `_load_pyfunc` reads it, its columns.
+
+    requires: packages that it needs beside those of every model; card: what it is, in Markdown.
+    """
 
     name: str
     folder: Path
     loader: str
     inputs: Mapping[str, str]  # column -> MLflow type
     outputs: Mapping[str, str]
+    requires: tuple[str, ...] = ()
+    card: str = ""
 
     @property
     def version(self) -> str:

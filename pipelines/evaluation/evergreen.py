@@ -26,6 +26,7 @@ from pipelines.evaluation import accept_plot
 from pipelines.evaluation import metrics as m
 from pipelines.evaluation.beside import form_table, graded_rates, leaked
 from pipelines.evaluation.evergreen_figures import Beside, Params, curves, evaluate
+from pipelines.evaluation.promotion import judged
 from pipelines.evaluation.reliability import plot
 from pipelines.evaluation.systems import described, systems
 from pipelines.evergreen.classifier import Classifier, load
@@ -79,7 +80,7 @@ def run(step: AskingStep, params: Params) -> None:
     write_json(figures, step.out("metrics.json"))
     for name, svg in plots.items():
         step.out(name).write_text(svg, encoding="utf-8")
-    track(step, params, figures, test_version(scored), plots, started)
+    track(step, params, figures, scored, plots, started)
 
 
 def prepared(step: AskingStep) -> pl.DataFrame:
@@ -110,7 +111,8 @@ def score(
 ) -> tuple[pl.DataFrame, Beside]:
     """The test rows in their order with P of every system, and what stands beside them."""
     folder = step.artifact("training/evergreen")
-    model, contaminated = load(folder / "model"), load(folder / "contaminated")
+    hidden = step.root / ".headrace" / "encoder" / "hidden"
+    model, contaminated = load(folder / "model", hidden), load(folder / "contaminated", hidden)
     known = labelled(curated)
     with step.client(params.backend) as client:
 
@@ -185,11 +187,11 @@ def track(
     step: AskingStep,
     params: Params,
     figures: Mapping[str, Any],
-    test: str,
+    scored: pl.DataFrame,
     plots: Mapping[str, str],
     started: int,
 ) -> None:
-    """One MLflow run; the model becomes champion unless it is worse."""
+    """One MLflow run; the model becomes champion unless it is worse, paired, on the same test rows."""
     curate = Data("evergreen/curate", step.artifact("evergreen/curate") / "rows.parquet", "test")
     told = Record(
         step.name,
@@ -200,11 +202,16 @@ def track(
         plots,
         {"headrace.sample": figures["sample"]["what"]},
     )
+    verdicts = [
+        (q, language, label == "evergreen", said == "evergreen")
+        for q, language, label, said in scored.select("question_id", "language", "label", "prediction").rows()
+    ]
     tracking.evaluated(
         step.root,
         told,
         registered(step.artifact("training/evergreen") / "model"),
         figures["classifier"]["weighted_f1"]["mean"]["value"],
-        test,
+        test_version(scored),
         figures["constant"]["weighted_f1"]["mean"]["value"],
+        judged(verdicts, params.bootstrap, params.confidence, step.seed),
     )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipelines.data.told import Model
 from pipelines.evergreen.classifier import Classifier, load
+from pipelines.evergreen.tuned import is_here
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,11 +19,15 @@ if TYPE_CHECKING:
 NAME = "evergreen-classifier"
 INPUTS = {"question": "string", "language": "string"}
 OUTPUTS = {"p_evergreen": "double"}
+CARD = "card.md"
+TORCH = ("torch", "tokenizers", "safetensors")  # of a model with fine-tuned layers
 
 
 def registered(folder: Path) -> Model:
-    """The model folder as the registry takes it."""
-    return Model(NAME, folder, __name__, INPUTS, OUTPUTS)
+    """The model folder as the registry takes it, with its card where it has one."""
+    card = folder / CARD
+    text = card.read_text(encoding="utf-8") if card.is_file() else ""
+    return Model(NAME, folder, __name__, INPUTS, OUTPUTS, TORCH if is_here(folder) else (), text)
 
 
 class Served:

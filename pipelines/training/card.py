@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-CARD = "card.md"
-
 
 def card(told: Mapping[str, Any], params: Mapping[str, Any]) -> str:
     """`told`: metrics.json of the training stage; `params`: its parameters."""

@@ -27,10 +27,10 @@ from pipelines.evaluation.metrics import plain
 from pipelines.evergreen.bag import BagRecipe
 from pipelines.evergreen.calibration import one_thread
 from pipelines.evergreen.head import HeadRecipe
-from pipelines.evergreen.served import registered
+from pipelines.evergreen.served import CARD, registered
 from pipelines.pace import Sight
 from pipelines.progress import Progress
-from pipelines.training.card import CARD, card
+from pipelines.training.card import card
 from pipelines.training.decontaminate import Leak, Wording, equal_leaks, near_leaks
 from pipelines.training.drawn import Templates, drawn, is_drawn
 from pipelines.training.ensemble import Calibration, Recipe, Unlabelled, fit_parts, train

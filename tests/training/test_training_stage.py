@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -17,6 +18,7 @@ from pipelines.data.tables import write_parquet
 from pipelines.errors import StageError
 from pipelines.evergreen.classifier import load
 from pipelines.evergreen.schema import CURATED, QUESTION, questions
+from tests.training.tiny_encoder import make
 
 pytestmark = [pytest.mark.slow, pytest.mark.live]
 
@@ -35,6 +37,7 @@ BOOKS = [
     "Kim",
 ]
 SCHEMA = questions("evergreen.curate", CURATED)
+PARAMS = "seed: 7\nevaluation: {verbal: {backend: embedded, model: smollm2-135m}}\n"
 
 
 def row(question_id: str, language: str, text: str, label: str, split: str) -> dict[str, Any]:
@@ -83,7 +86,7 @@ def workspace(root: Path, rows: list[dict[str, Any]]) -> Path:
     ingested = SCHEMA.frame(rows).select("row_id", *QUESTION, "parents", "responses")
     write_parquet(ingested, root / "data" / "evergreen" / "ingest" / "rows.parquet")
     shutil.copy(Path(__file__).parents[2] / "dvc.yaml", root)
-    (root / "params.yaml").write_text("seed: 7\n")
+    (root / "params.yaml").write_text(PARAMS)
     return root
 
 
@@ -166,6 +169,45 @@ def test_both_stages_stand_under_one_run_and_the_champion_is_this_model(done: Pa
     assert evaluation.tags["headrace.model_version"] == str(champion.version)
     assert evaluation.metrics["classifier.weighted_f1.mean.low"] == 1.0
     assert evaluation.params["threshold"] == "0.5"
+
+
+def test_the_card_says_what_was_trained_on_and_stands_in_the_registry(done: Path) -> None:
+    import mlflow
+
+    card = (done / "data/training/evergreen/model/card.md").read_text()
+    assert "| real/evergreen | 8 |" in card and "| real/mutable | 8 |" in card
+    assert "1 questions that equal a test question in any language, and 1 that nearly do" in card
+    assert "Not calibrated (fewer than 50 questions of a class" in card
+    client = mlflow.MlflowClient(tracking.uri(done), tracking.uri(done))
+    version = client.get_model_version_by_alias("evergreen-classifier", "champion")
+    assert version.description == card
+
+
+@pytest.mark.usefixtures("untracked")
+def test_a_fine_tuned_encoder_is_a_part_of_its_own_and_trains_equal_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An encoder of a few thousand weights stands for the packaged one."""
+    monkeypatch.setattr(tracking, "evaluated", lambda *_: True)
+    roots = [workspace(tmp_path / name, curated()[::turn]) for name, turn in (("a", 1), ("b", -1))]
+    for root in roots:
+        make(root / "e5")
+        encoder = "{kind: finetuned, path: e5, layers: 2, epochs: 2, tokens: 12}"
+        (root / "params.yaml").write_text(f"{PARAMS}training: {{evergreen: {{encoder: {encoder}}}}}\n")
+        run_stage("training.evergreen", None, root)
+    assert digests(roots[0]) == digests(roots[1])
+    assert {"model/tuned.json", "model/tuned.safetensors", "model/encoder/config.json"} <= digests(
+        roots[0]
+    ).keys()
+    run_stage("evaluation.evergreen", None, roots[0])
+    scored = pl.read_parquet(roots[0] / "data/evaluation/evergreen/rows.parquet")
+    assert scored["p_encoder"].null_count() == 0
+    model = load(roots[0] / "data/training/evergreen/model")
+    assert model.tuned is not None and dict(model.mix.weights) == dict.fromkeys(
+        ("bag", "head", "encoder"), 1 / 3
+    )
+    margins = model.tuned.margins(scored["question"].to_list())
+    assert scored["p_encoder"].to_list() == (0.5 * (1 + np.tanh(margins / 2))).tolist()
 
 
 def digests(root: Path) -> dict[str, bytes]:
