@@ -10,6 +10,7 @@ Columns: a question, and if known the gold answers, a model's answer or whether 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -72,17 +73,18 @@ def read_folder(folder: Path, base: Path, unused: set[str]) -> Iterator[Known | 
 
 def _duplicate(one: Known | Unread, seen: dict[tuple[str, ...], str]) -> Unread | None:
     """A record whose key, or whose wording in this language, its set had before."""
-    if isinstance(one, Unread):
-        return None
-    names: list[tuple[str, ...]] = [(one.dataset, one.key)]
-    if one.question is not None:
+    names: list[tuple[str, ...]] = [(one.item,)]
+    if isinstance(one, Known) and one.question is not None:
         names.append((one.dataset, one.language, " ".join(one.question.casefold().split())))
     first = next((seen[n] for n in names if n in seen), None)
     for name in names:
         seen.setdefault(name, str(one.place))
     if first is None:
         return None
-    return Unread(f"{one.item}@{one.place}", "duplicate", f"same as {first}", one.place, one.question or "")
+    item = f"{one.item}@{one.place}"
+    if isinstance(one, Unread):
+        return replace(one, item=item)
+    return Unread(item, "duplicate", f"same as {first}", one.place, one.question or "")
 
 
 def read_file(path: Path, base: Path, unused: set[str]) -> Iterator[Known | Unread]:
@@ -127,7 +129,7 @@ def _read(record: Record, roles: Mapping[str, str], stem: str) -> Known | Unread
                 values[role] = READ[role](record.values.get(column))
         role = ""
         scores = scores_of(record.values)
-    except (ValueError, TypeError) as e:
+    except (ValueError, TypeError, OverflowError) as e:
         reason = f"bad_{role}" if role else "bad_score"
         return Unread(record.key, reason, str(e), record.place(roles.get(role)), record.raw)
     told = {r: str(record.values.get(roles[r]) or "").strip() for r in ("key", "dataset") if r in roles}

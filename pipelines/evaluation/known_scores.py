@@ -40,8 +40,8 @@ def oriented(name: str, value: Any) -> float | None:
         raise ValueError(f"{value!r} is no number")
     try:
         number = float(value)
-    except (TypeError, ValueError) as e:
-        raise ValueError(f"{value!r} is no number") from e
+    except (TypeError, ValueError, OverflowError) as e:
+        raise ValueError(f"{str(value)[:40]!r} is no number") from e
     if not math.isfinite(number):
         raise ValueError(f"{value!r} is not finite")
     return sign * number + 0.0

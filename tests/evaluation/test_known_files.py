@@ -142,6 +142,28 @@ def test_another_number_of_scored_answers_is_refused_and_a_bad_one_costs_itself(
     assert [(one.item, one.reason, one.place.line) for one in unread] == [("nq/b", "bad_record", 1)]
 
 
+@settings(deadline=None, max_examples=100)
+@given(st.data())
+def test_a_damaged_file_costs_its_own_questions_or_is_refused_whole(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    folder = tmp_path_factory.mktemp("damaged") / "raw"
+    adarague_files(folder, SCORED)
+    path = data.draw(st.sampled_from(sorted(p for p in folder.rglob("*") if p.is_file())))
+    text = path.read_text()
+    at = data.draw(st.integers(0, len(text) - 1))
+    put_in = data.draw(st.sampled_from(["", "}", '"', "[", "9" * 400, "null", "\n", "\u2028", "-"]))
+    path.write_text(text[:at] + put_in + text[at + 1 :])
+    try:
+        known, unread, _ = read(folder)
+    except InputError as e:
+        assert "\n" not in str(e)
+    else:
+        items = [one.item for one in [*known, *unread]]
+        assert len(items) >= 2 and len(set(items)) == len(items)
+        assert all(one.detail for one in unread)
+
+
 def test_a_file_is_known_by_its_name_also_in_the_folders_of_its_repository(tmp_path: Path) -> None:
     def kind(name: str) -> tuple[str, str] | None:
         return adarague.kind_of(tmp_path / name, tmp_path)
@@ -169,7 +191,7 @@ def test_printed_lists_arrays_and_escapes_are_read() -> None:
 def test_a_score_that_is_no_finite_number_is_refused() -> None:
     assert oriented("energy_score", "2.5") == -2.5
     assert oriented("perplexity", " ") is None
-    for bad in ("nan", "inf", True, [1]):
+    for bad in ("nan", "inf", True, [1], 10**400):
         with pytest.raises(ValueError):
             oriented("perplexity", bad)
 
