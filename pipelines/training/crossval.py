@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pipelines.data.rows import digest
+from pipelines.errors import StageError
 from pipelines.evaluation.metrics import Scored, auroc, difference, f1_intervals
 from pipelines.evergreen.calibration import Mix, fit_mix, log_odds, sigmoid
 from pipelines.training.examples import Examples
@@ -116,6 +117,16 @@ def figures(found: OutOfFold, prior: float, seed: int) -> dict[str, Any]:
         for name in found.margins
     }
     return told
+
+
+def ablation(found: OutOfFold, less: OutOfFold, prior: float, seed: int) -> dict[str, Any]:
+    """The ensemble fitted to fewer rows, and ours minus it on the same scored questions (paired)."""
+    same = (found.questions, found.languages) == (less.questions, less.languages)
+    if not same:
+        raise StageError("an ablation must leave the scored questions as they are")
+    ours, theirs = (_counts(f, f.judged() + log_odds(prior), prior) for f in (found, less))
+    minus = difference(ours, theirs, DRAWS, CONFIDENCE, seed)
+    return _figures(less, less.judged(), theirs, prior, seed) | {"ours_minus_this": minus.plain()}
 
 
 def _figures(

@@ -22,7 +22,7 @@ from pipelines.evergreen.bag import BagRecipe, fit_bag
 from pipelines.evergreen.calibration import Mix, estimate_prior, margins_of, one_thread
 from pipelines.evergreen.classifier import Classifier
 from pipelines.evergreen.head import HeadRecipe, fit_head
-from pipelines.training.crossval import Margins, OutOfFold, enough, figures, out_of_fold
+from pipelines.training.crossval import Margins, OutOfFold, ablation, enough, figures, out_of_fold
 from pipelines.training.decontaminate import Wording
 from pipelines.training.examples import Examples, balanced
 from pipelines.training.tuning import Shown, Tuner
@@ -43,7 +43,12 @@ class Calibration:
     prior: Share = 0.0  # of evergreen questions where the model is used; 0: estimated
     made: tuple[str, ...] = ("synth", "template", "model")  # sources that are trained on, not scored
 
+    ablate: tuple[str, ...] = ()  # of these sources: cross-validation once more without it
+
     def __post_init__(self) -> None:
+        for source in self.ablate:
+            if source not in self.made:
+                raise ConfigError(f"{source!r} is scored, not made", where="calibration.ablate")
         if self.folds < 2 or self.least < 1 or self.prior == 1:
             raise ConfigError("needs folds >= 2, least >= 1, prior < 1", where="calibration")
 
@@ -96,8 +101,16 @@ def train(
         fitted = fit_parts(part, recipe, seed, tuner)
         return lambda held: margins(fitted, held)
 
-    found = out_of_fold(examples, wanted.made, wanted.folds, wanted.wordings, seed, fit)
-    return calibrated(model, found, there, wanted, seed)
+    def scored(part: Examples) -> OutOfFold:
+        return out_of_fold(part, wanted.made, wanted.folds, wanted.wordings, seed, fit)
+
+    found = scored(examples)
+    model, told = calibrated(model, found, there, wanted, seed)
+    for source in wanted.ablate:
+        less = scored(examples.without_source(source))
+        without = ablation(found, less, told["prior"]["used"], seed)
+        told["cross_validation"][f"without_{source}"] = without
+    return model, told
 
 
 def calibrated(

@@ -29,6 +29,10 @@ class Examples:
         """The same without some questions."""
         return self.only(lambda w: w.question_id not in questions)
 
+    def without_source(self, source: str) -> Examples:
+        """The same without the rows of a source."""
+        return self.only(lambda w: w.source != source)
+
     def only(self, wanted: Callable[[Wording], bool]) -> Examples:
         """The same with some rows only."""
         keep = [i for i, w in enumerate(self.rows) if wanted(w)]

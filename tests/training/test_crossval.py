@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from pipelines.training.crossval import OutOfFold, enough, figures, fold_of, out_of_fold
+from pipelines.errors import ConfigError, StageError
+from pipelines.training.crossval import OutOfFold, ablation, enough, figures, fold_of, out_of_fold
 from pipelines.training.decontaminate import Wording
 from pipelines.training.ensemble import Calibration, Unlabelled, calibrated
 from pipelines.training.examples import Examples, balanced
@@ -105,6 +106,19 @@ def test_the_figures_are_those_of_the_prior_that_is_assumed() -> None:
     assert told["a"]["weighted_f1"]["value"] == pytest.approx(0.75 * 2 * 0.75 / 1.75, abs=1e-6)
     assert told["a"]["auroc"] == 0.5
     assert told["a"]["log_loss_at_even_odds"] == pytest.approx(np.log(2), abs=1e-3)
+
+
+def test_an_ablation_is_compared_on_the_same_questions() -> None:
+    rng = np.random.default_rng(1)
+    y = rng.integers(0, 2, 300)
+    good, poor = rng.normal(4.0 * y - 2.0), rng.normal(size=300)
+    told = ablation(out(y, a=good), out(y, a=poor), 0.5, 7)
+    assert told["ours_minus_this"]["low"] > 0.2
+    assert told["auroc"] == pytest.approx(0.5, abs=0.1)
+    with pytest.raises(StageError, match="must leave the scored questions"):
+        ablation(out(y, a=good), out(y[:-1], a=poor[:-1]), 0.5, 7)
+    with pytest.raises(ConfigError, match="'real' is scored"):
+        Calibration(ablate=("real",))
 
 
 def test_weights_go_by_class_and_not_by_which_is_more_frequent() -> None:
