@@ -1,8 +1,8 @@
 """What a model was asked to answer, and the uncertainty estimates of what it answered.
 
 Law: one greedy answer and m samples of each question, each with the log probabilities of its tokens,
-and nothing but these enters the estimates; an estimate that is undefined (one sample, no token) is
-absent, never 0.
+and nothing but these enters the estimates; an estimate that is undefined (one sample, a backend that
+tells no log probabilities) is absent, never 0.
 
 Similarity of texts is the cosine of their embeddings, of question and answer together (ours: the
 papers use a cross-encoder); EigValLaplacian takes the word sets (evergreen-facts 2.2 allows both).
@@ -115,7 +115,8 @@ class Replies:
 def listen(store: Store, replies: Mapping[str, Replies]) -> dict[str, dict[int, Heard]]:
     """By item, what was said; items with a failed answer are left out.
 
-    Raises StageError where the store has no log probabilities of an answer.
+    Where the backend told no log probabilities an answer has no tokens. Raises StageError for an answer
+    that the store does not give back.
     """
     from pipelines.llm.protocol import read_logprobs
 
@@ -123,15 +124,13 @@ def listen(store: Store, replies: Mapping[str, Replies]) -> dict[str, dict[int, 
     stored = store.full([i for r in whole.values() for i in r.ids])
 
     def tokens(answer: str) -> Sequence[Token]:
+        if answer not in stored:
+            cure = "headrace store verify, then run again"
+            raise StageError(f"the stored answer {answer[:16]} cannot be read", where=PURPOSE, cure=cure)
         try:
-            told = read_logprobs(stored[answer].body)
-            if told:
-                return told
-            why = "none was told"
-        except (KeyError, ValueError) as error:
-            why = str(error)
-        cure = "ask by a backend that tells them: embedded, vllm, most OpenAI-compatible ones"
-        raise StageError(f"answer {answer[:16]} without log probabilities: {why}", where=PURPOSE, cure=cure)
+            return read_logprobs(stored[answer].body)
+        except ValueError:  # this backend tells none
+            return ()
 
     return {item: r.heard(tokens) for item, r in whole.items()}
 
@@ -139,6 +138,8 @@ def listen(store: Store, replies: Mapping[str, Replies]) -> dict[str, dict[int, 
 def texts(question: str, heard: Mapping[int, Heard]) -> Iterator[str]:
     """All texts whose embeddings `measure` needs."""
     for one in heard.values():
+        if not one.tokens:
+            continue
         yield _whole(question, one)
         if len(one.tokens) > 1:
             yield from _without_each(question, one)
@@ -147,8 +148,8 @@ def texts(question: str, heard: Mapping[int, Heard]) -> Iterator[str]:
 def measure(question: str, language: str, heard: Mapping[int, Heard], vectors: Vectors) -> dict[str, float]:
     """The estimates by name, higher = less sure; those that are undefined or infinite are absent."""
     found: dict[str, float] = {}
-    if GREEDY in heard:
-        greedy = heard[GREEDY]
+    greedy = heard.get(GREEDY)
+    if greedy is not None and greedy.tokens:
         entropies = e.token_entropies([t.top or {t.text: t.logprob} for t in greedy.tokens])
         found["perplexity"] = e.perplexity(greedy.logprobs)
         found["mean_entropy"] = e.mean_entropy(entropies)
@@ -159,9 +160,10 @@ def measure(question: str, language: str, heard: Mapping[int, Heard], vectors: V
         said = [one.text for one in samples]
         found["lexical_similarity"] = e.lexical_similarity(said, language)
         found["eigval_laplacian"] = e.eigval_laplacian(e.jaccard(said))
-        found["sar"] = e.sar(
-            [_token_sar(question, one, vectors) for one in samples], _cosines(question, samples, vectors)
-        )
+    told = [one for one in samples if one.tokens]
+    if len(told) > 1:
+        sars = [_token_sar(question, one, vectors) for one in told]
+        found["sar"] = e.sar(sars, _cosines(question, told, vectors))
     return {name: value for name, value in sorted(found.items()) if math.isfinite(value)}
 
 

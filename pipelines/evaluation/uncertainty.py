@@ -203,7 +203,8 @@ def _settle_asked(
     scores = h.measure(str(one.question), one.language, said, vectors)
     told = replace(one, answer=greedy.text, scores=scores)
     row = _row(params, told, p, samples=len(said) - 1, responses=replies.ids, origin="asked")
-    step.accept(one.item, row, note="asked, cut" if greedy.cut else "asked")
+    notes = ("asked", "cut" if greedy.cut else "", "" if greedy.tokens else "no log probabilities")
+    step.accept(one.item, row, note=", ".join(note for note in notes if note))
     return [row]
 
 

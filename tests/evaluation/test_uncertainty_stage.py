@@ -178,9 +178,11 @@ def test_a_cut_answer_counts_and_says_so(stage: Stage) -> None:
     assert (row["correct"], seen["notes"]) == (True, {"asked, cut": 1})
 
 
-def test_a_backend_that_tells_no_log_probabilities_stops_the_stage(stage: Stage) -> None:
-    with pytest.raises(StageError, match="without log probabilities"):
-        stage([{"question": "Who wrote it?"}], by_sample("Ann", "Ann", "Bob"), silent=True)
+def test_without_log_probabilities_the_samples_alone_are_measured_and_it_is_said(stage: Stage) -> None:
+    line = {"question": "Who wrote it?", "answers": ["Ann"]}
+    seen, (row,) = stage([line], by_sample("Ann", "Ann", "Bob"), silent=True)
+    assert scores(row).keys() == {"lexical_similarity", "eigval_laplacian"} and row["correct"] is True
+    assert seen["notes"] == {"asked, no log probabilities": 1}
 
 
 def test_wrong_parameters_and_a_missing_source_are_one_line(root: Path) -> None:
