@@ -20,7 +20,9 @@ SOLVED = {
 
 
 def answer(body: dict[str, Any]) -> str:
-    """The completion for a request body of the completions protocol."""
+    """The completion for a request body of the completions protocol; in a chat it knows nothing."""
+    if "prompt" not in body:
+        return "I cannot say."
     prompt = body["prompt"].rstrip()
     drawn = hashlib.sha256(repr(sorted(body.items(), key=str)).encode()).digest()[0]
     cue = next((c for c in (*TRANSLATED, *SOLVED) if prompt.endswith(c)), None)

@@ -15,6 +15,7 @@ import polars as pl
 import pytest
 
 from pipelines.cli import main
+from pipelines.graph import stages
 from tests.llm.scripted_server import ScriptedServer
 
 pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -66,7 +67,7 @@ def seen(workspace: Path, folder: str) -> dict[str, Any]:
 
 def test_every_item_of_every_stage_has_one_outcome_and_a_row_or_a_reject(workspace: Path) -> None:
     folders = [p.parent for p in sorted((workspace / "data").glob("*/**/outcomes.json"))]
-    assert len(folders) == 24
+    assert len(folders) == len(stages(workspace)) - 1  # the report counts nothing
     for folder in folders:
         counts = json.loads((folder / "outcomes.json").read_text())
         assert sum(counts[o] for o in OUTCOMES) == counts["items"], folder
