@@ -121,16 +121,16 @@ def _decontamination(told: Figures) -> Table:
 
 def _accepting(told: Figures) -> Table:
     own = told["classifier"]["accept"]
-    shares = list(own["evergreen"]["precision"])
+    verdicts = ("evergreen", "mutable")
     rows = [
-        [verdict, *(bounded(own[verdict]["precision"][s]) for s in shares)]
-        for verdict in ("evergreen", "mutable")
+        [f"{float(share.removeprefix('at_')):.0%}", *(bounded(own[v]["precision"][share]) for v in verdicts)]
+        for share in own["evergreen"]["precision"]
     ]
     return Table(
         "How right the surest verdicts are",
         "Precision of a verdict against the share of wordings that get it, the surest first; at 100 % it is "
         "the base rate.",
-        ["verdict", *(f"{float(s.removeprefix('at_')):.0%}" for s in shares)],
+        ["share accepted", *verdicts],
         rows,
         _warning(told),
     )

@@ -32,7 +32,7 @@ def framed(
     title: str, note: str, across: str, upward: str, names: Sequence[str], drawn: Sequence[str]
 ) -> str:
     """The whole SVG around what was drawn; `names` are the series in the order of `colour`."""
-    width, height = LEFT + SIDE + 180, TOP + SIDE + 62
+    width, height = LEFT + SIDE + 230, TOP + SIDE + 62
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
         f'height="{height}" font-family="system-ui, sans-serif" font-size="12" fill="{INK}" role="img">',

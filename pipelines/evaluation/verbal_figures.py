@@ -44,15 +44,16 @@ def figures_of(told: pl.DataFrame, params: How, run_seed: int, model: str, *, ti
 def sample(told: pl.DataFrame, small: int, model: str, *, tiny: bool) -> dict[str, Any]:
     """Who was asked how much, and whether that is enough to speak of quality."""
     questions = told["question_id"].n_unique()
-    why = [f"{questions} questions are too few"] if questions < small else []
-    why += [f"{model} is a tiny model"] if tiny else []
+    why = [*(["too few questions"] if questions < small else []), *(["too small a model"] if tiny else [])]
     what = f"{questions} test questions asked of {model}"
     return {
         "model": model,
         "questions": questions,
         "languages": sorted(told["language"].unique().to_list()),
         "demo": bool(why),
-        "what": f"{what}: {' and '.join(why)} to speak of quality; the path works" if why else what,
+        "what": f"{what}: {' and '.join(why)} to speak of quality; this shows that the path works"
+        if why
+        else what,
     }
 
 

@@ -82,7 +82,7 @@ def test_the_tables_say_what_the_figures_say(tmp_path: Path) -> None:
     assert kinds["recent year"] == ["0", "0", "–", "–", "–", "–", "–", "–"]
     forms = cells["By form of the question"]
     assert forms["how old"][:3] == ["10", "0.000", "1.000"]
-    assert cells["How right the surest verdicts are"]["mutable"][-1].startswith("0.250 ")
+    assert cells["How right the surest verdicts are"]["100%"][1].startswith("0.250 ")
     assert cells["Base rates and calibration by split"]["dev"][:2] == ["8", "0.750"]
     assert cells["P(evergreen) by graded change rate"]["dev, fast"][1] == "0.200 (0.200 to 0.200)"
     assert cells["Asked of some-model"]["uar"][3:] == ["0 of 40", "100,000", "3,000", "0.020"]

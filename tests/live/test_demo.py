@@ -138,6 +138,20 @@ def test_the_clone_is_as_clean_as_before_but_for_the_lock(demo: Demo) -> None:
     assert set(demo.run("git status --porcelain").split("\n")) <= {"?? dvc.lock", "?? .venv", ""}
 
 
+def test_the_verbal_baselines_of_a_tiny_model_are_called_what_they_are_and_cost_few_tokens(
+    demo: Demo,
+) -> None:
+    told = json.loads((demo.folder / "data/evaluation/verbal/metrics.json").read_text())
+    assert "too few questions and too small a model to speak of quality" in told["sample"]["what"]
+    assert told["sample"]["what"] in (demo.folder / "reports/index.html").read_text()
+    replies = rows(demo, "evaluation/verbal")
+    assert len(replies) == 3 * 12 == outcomes(demo)["evaluation/verbal"]["accepted"]
+    assert replies["completion_tokens"].sum() <= 300
+    for name, own in told["methods"].items():
+        unparsed = replies.filter((pl.col("method") == name) & (pl.col("verdict") == "unparsed"))
+        assert (own["rows"], own["unparsed"]) == (12, len(unparsed))
+
+
 def test_the_commands_of_the_readme_do_what_they_say(demo: Demo) -> None:
     blocks = re.findall(r"```sh\n(.*?)```", (demo.folder / "README.md").read_text(encoding="utf-8"), re.S)
     script = "\n".join(blocks)
