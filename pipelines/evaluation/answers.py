@@ -33,6 +33,7 @@ READS = (
     "evergreen/verify",
     "evergreen/translate",
     "evergreen/aliases",
+    "evergreen/curate",
     "evergreen/classify",
     "evergreen/refresh",
 )

@@ -10,14 +10,15 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PARTS = ("pipelines", "data/raw", "data/observations", "dvc.yaml", "params.yaml", ".gitignore", ".dvcignore")
+PARTS = ("pipelines", "data/raw", "data/observations", "data/review", "dvc.yaml", "params.yaml")
+HIDDEN = (".gitignore", ".dvcignore")
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """A copy of the project whose code a test may change."""
     project = tmp_path / "project"
-    for part in PARTS:
+    for part in (*PARTS, *HIDDEN):
         source, target = ROOT / part, project / part
         target.parent.mkdir(parents=True, exist_ok=True)
         if source.is_dir():
@@ -37,14 +38,14 @@ def headrace(folder: Path, *arguments: str) -> str:
 def test_an_edit_of_a_step_reruns_that_step_in_a_workspace(project: Path) -> None:
     headrace(project, "init", "mine")
     mine = project / "mine"
-    assert "3 stages made" in headrace(mine, "run", "evergreen.curate", "trit.ingest")
-    assert "nothing to be done" in headrace(mine, "run", "evergreen.curate", "trit.ingest")
+    assert "2 stages made" in headrace(mine, "run", "evergreen.ingest", "trit.ingest")
+    assert "nothing to be done" in headrace(mine, "run", "evergreen.ingest", "trit.ingest")
 
-    code = project / "pipelines" / "evergreen" / "curate.py"
+    code = project / "pipelines" / "evergreen" / "ingest.py"
     code.write_text(code.read_text() + "\n# an edit that changes no row\n")
-    said = headrace(mine, "run", "evergreen.curate", "trit.ingest")
+    said = headrace(mine, "run", "evergreen.ingest", "trit.ingest")
     assert "1 stage made" in said
-    assert "evergreen.curate\n" in said
+    assert "evergreen.ingest\n" in said
 
 
 def test_no_path_of_the_machine_enters_the_lock(project: Path, tmp_path: Path) -> None:

@@ -113,25 +113,35 @@ def test_outside_a_workspace_the_cure_is_init(
         assert "headrace init DIR" in capfd.readouterr().err
 
 
-def test_a_run_of_two_stages_status_and_trace_agree(
+def _let_templates_make_questions(workspace: Path) -> None:
+    """So that no stage up to curate asks a model."""
+    path = workspace / "params.yaml"
+    before = path.read_text()
+    path.write_text(before.replace("by_model: 0.2", "by_model: 0.0"))
+    assert path.read_text() != before
+
+
+def test_a_run_of_some_stages_status_and_trace_agree(
     workspace: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    _let_templates_make_questions(workspace)
     assert main(["run", "evergreen.curate"]) == 0
-    assert "2 stages made" in capfd.readouterr().out
+    assert "6 stages made" in capfd.readouterr().out
     assert main(["run", "evergreen.curate"]) == 0
-    assert "nothing to be done: 2 stages up to date" in capfd.readouterr().out
+    assert "nothing to be done: 6 stages up to date" in capfd.readouterr().out
 
     assert main(["status", "--json"]) == 0
     told = {s["stage"]: s for s in json.loads(capfd.readouterr().out)["stages"]}
     rows = pl.read_parquet("data/evergreen/curate/rows.parquet")
     curate = told["evergreen.curate"]
     assert curate["fresh"] is True
-    assert curate["rows_in"] == told["evergreen.ingest"]["rows_out"]
+    made = told["evergreen.aliases"]["rows_out"]
+    assert made > 0 and curate["rows_in"] == told["evergreen.ingest"]["rows_out"] + made
     assert curate["accepted"] + curate["rejected"] + curate["other"] == curate["rows_in"]
     assert curate["rows_out"] == len(rows)
     assert (told["evergreen.filter"]["rows_in"], told["evergreen.filter"]["fresh"]) == (None, False)
 
-    row = rows.row(0, named=True)
+    row = rows.filter(source="real").row(0, named=True)
     assert main(["trace", row["row_id"]]) == 0
     tree = capfd.readouterr().out
     assert f"evergreen/curate  {row['row_id']}" in tree
@@ -144,14 +154,15 @@ def test_a_run_of_two_stages_status_and_trace_agree(
 def test_a_changed_parameter_reruns_only_what_depends_on_it(
     workspace: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["run", "evergreen.curate", "egoavu.ingest"]) == 0
+    _let_templates_make_questions(workspace)
+    assert main(["run", "evergreen.synthesize", "egoavu.ingest"]) == 0
     path = workspace / "params.yaml"
     path.write_text(path.read_text().replace("limit: 0", "limit: 50", 1))
     capfd.readouterr()
-    assert main(["run", "evergreen.curate", "egoavu.ingest"]) == 0
+    assert main(["run", "evergreen.synthesize", "egoavu.ingest"]) == 0
     said = capfd.readouterr().err
     assert "evergreen.ingest" in said
-    assert "evergreen.curate" in said
+    assert "evergreen.synthesize" in said
     assert "egoavu.ingest" not in said
 
 

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pipelines.asking import AskingStep
 from pipelines.data.duplicates import question_key
-from pipelines.evergreen import curate, ingest, refresh
+from pipelines.evergreen import curate, ingest, refresh, review
 from pipelines.evergreen.refresh import Params as RefreshParams
 from pipelines.evergreen.refresh import history_rows
 from pipelines.evergreen.schema import FILTERED, questions
@@ -58,10 +59,11 @@ def run_ingest(root: Path, limit: int = 0) -> Step:
     return step
 
 
-def run_curate(root: Path) -> Step:
+def run_curate(root: Path, params: curate.Params | None = None) -> Step:
     """Runs and publishes evergreen.curate."""
-    step = Step("evergreen.curate", None, root, 7)
-    curate.run(step, curate.Params())
+    (root / review.FOLDER).mkdir(parents=True, exist_ok=True)
+    step = AskingStep("evergreen.curate", None, root, 7)
+    curate.run(step, params or curate.Params())
     step.finish(curate.SCHEMA)
     return step
 

@@ -30,6 +30,7 @@ def test_decontaminated_training_reaches_the_figure_on_the_whole_test(
 ) -> None:
     raw = tmp_path / "data" / "raw" / "evergreen"
     raw.mkdir(parents=True)
+    (tmp_path / "data" / "review" / "evergreen").mkdir(parents=True)
     for name in FILES:
         shutil.copy(real_data / "evergreenqa" / name, raw)
     (tmp_path / "data" / "review" / "evergreen").mkdir(parents=True)
