@@ -1,4 +1,4 @@
-"""Evaluation in Dagster: each test question with what every model says of it."""
+"""Evaluation in Dagster: each question with what every model says of it, and how sure it was."""
 
 from assets.soundness import CALIBRATED
 from assets.view import View
@@ -6,6 +6,8 @@ from assets.view import View
 VIEW = View(
     previews={
         "evergreen": ("question", "language", "label", "prediction", "p_evergreen"),
+        "verbal": ("question", "method", "verdict", "label", "reply"),
+        "uncertainty": ("question", "answer", "correct", "scores", "p_evergreen"),
         "uncertainty": ("question", "answer", "correct", "p_evergreen"),
     },
     expected={"evergreen": (CALIBRATED,)},

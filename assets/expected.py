@@ -66,7 +66,7 @@ class Expectation:
         """What it finds."""
         try:
             found = self.judge(seen())
-        except (HeadraceError, pl.exceptions.PolarsError) as e:
+        except (HeadraceError, pl.exceptions.PolarsError, AttributeError, TypeError, ValueError) as e:
             found = Finding(False, f"could not be judged: {str(e).split(chr(10), 1)[0][:300]}")
         metadata: dict[str, Any] = dict(found.figures)
         if found.wrong:

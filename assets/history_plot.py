@@ -1,4 +1,4 @@
-"""A plot of how answers changed: one line a question, one bar for each answer and the time it held.
+"""A plot of how answers changed: a line a question (in one language), a bar for each answer while it held.
 
 Law: pure; equal rows give equal bytes, and whatever text came from data is escaped. An answer whose
 beginning nobody noted is drawn from the left edge, one that holds now to the right edge, open.
@@ -16,8 +16,8 @@ import polars as pl
 from pipelines.evaluation.unit_square import GRID, INK, SOFT, colour
 
 QUESTIONS = 14  # shown: those with most answers first
-NAMES, WIDTH, LINE, TOP = 300, 560, 26, 66
-LONGEST = 44  # characters of a question
+NAMES, WIDTH, LINE, TOP = 330, 560, 26, 66
+LONGEST = 46  # characters of a question
 
 
 def history_plot(rows: Path) -> str | None:
@@ -33,7 +33,14 @@ def history_plot(rows: Path) -> str | None:
     chosen = (
         dated.group_by("question_id", "language")
         .agg(pl.len().alias("answers"), pl.col("question").first())
-        .sort(["answers", "question", "language"], descending=[True, False, False])
+        .sort(
+            "answers",
+            pl.col("language") == "en",
+            "question",
+            "language",
+            descending=[True, True, False, False],
+        )
+        .unique("question_id", keep="first", maintain_order=True)
         .head(QUESTIONS)
     )
     drawn: list[str] = []
@@ -73,7 +80,7 @@ def _x(day: date, span: tuple[date, date]) -> float:
 
 
 def _framed(drawn: list[str], lines: int, span: tuple[date, date], questions: int) -> str:
-    width, bottom = NAMES + WIDTH + 20, TOP + LINE * lines
+    width, bottom = NAMES + WIDTH + 50, TOP + LINE * lines
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {bottom + 40}" width="{width}" '
         f'height="{bottom + 40}" font-family="system-ui, sans-serif" font-size="12" fill="{INK}" role="img">',

@@ -4,6 +4,8 @@ from assets.soundness import NO_LEAK_IN_TRAINING
 from assets.view import View
 
 VIEW = View(
-    previews={"self_knowledge": ("estimate", "features", "correct", "p_correct")},
+    previews={
+        "self_knowledge": ("dataset", "estimate", "features", "p_correct", "correct"),
+    },
     expected={"evergreen": (NO_LEAK_IN_TRAINING,)},
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +46,8 @@ def describe(root: Path, stage: Stage, entry: Mapping[str, Any]) -> Metadata:
     if rows.is_file():
         view, step = view_of(stage.key[0]), "/".join(stage.key[1:2])
         columns = view.previews.get(step, ())
-        drawn = view.plots[step](rows) if step in view.plots else None
-        found |= {} if drawn is None else _shown(f"{step}_history", ".svg", drawn.encode())
+        if step in view.plots:
+            found |= _drawn(step, view.plots[step], rows)
         found["preview"] = dg.MetadataValue.md(preview(rows, columns))
         found["dagster/column_schema"] = column_schema(rows)
     found |= calls(root, stage)
@@ -112,6 +112,16 @@ def _plot(path: Path) -> Metadata:
     if len(content) > PLOT_BYTES:
         return {f"plot/{path.stem}": dg.MetadataValue.path(str(path))}
     return _shown(path.stem, path.suffix, content)
+
+
+def _drawn(step: str, draw: Callable[[Path], str | None], rows: Path) -> Metadata:
+    """A plot of an artifact's rows; rows of another shape are told without it."""
+    name = f"{step}_history"
+    try:
+        svg = draw(rows)
+    except (pl.exceptions.PolarsError, KeyError, TypeError, ValueError) as e:
+        return {f"plot/{name}": f"not drawn: {type(e).__name__}"}
+    return {} if svg is None else _shown(name, ".svg", svg.encode())
 
 
 def _shown(name: str, suffix: str, content: bytes) -> Metadata:

@@ -91,6 +91,12 @@ def workspace(tmp_path: Path) -> Workspace:
     return Workspace(tmp_path)
 
 
+@pytest.fixture(scope="module")
+def project() -> Graph:
+    """The project's own graph."""
+    return Graph.read(ROOT)
+
+
 def test_a_sound_set_has_no_leak_no_conflict_and_is_balanced(workspace: Workspace) -> None:
     workspace.lay("evergreen/curate", SOUND)
     for expectation in (NO_LEAK, NO_CONFLICT, CLASS_BALANCE):
@@ -213,7 +219,7 @@ def test_a_row_without_a_probability_is_not_calibrated(workspace: Workspace, p: 
 
 
 @pytest.mark.parametrize("expectation", [NO_LEAK, NO_CONFLICT, CLASS_BALANCE, FRESH_ANSWERS, CALIBRATED])
-@pytest.mark.parametrize("damage", ["absent", "torn", "other columns", "no rows"])
+@pytest.mark.parametrize("damage", ["absent", "torn", "other columns", "other types", "no rows"])
 def test_what_cannot_be_read_is_a_failed_check_with_words(
     workspace: Workspace, expectation: Expectation, damage: str
 ) -> None:
@@ -224,6 +230,9 @@ def test_what_cannot_be_read_is_a_failed_check_with_words(
             path.write_bytes(b"PAR1 and no more")
         elif damage == "other columns":
             workspace.lay(artifact, [{"something": 1}])
+        elif damage == "other types":
+            rows = {"evergreen/curate": SOUND, "evergreen/refresh": ANSWERS}.get(artifact, scored((0.5, "x")))
+            workspace.lay(artifact, [dict.fromkeys(r, 7.5) for r in rows])
         elif damage == "no rows":
             workspace.lay(artifact, [])
     result = workspace.judge(expectation)
@@ -275,8 +284,10 @@ def test_leaks_are_those_that_comparing_every_pair_finds(rows: list[tuple[int, s
     assert set(leaking(pl.DataFrame(made))["question_id"]) == equal
 
 
-def test_dagster_shows_them_on_their_assets_and_evaluates_them_after_a_stage(workspace: Workspace) -> None:
-    graph = replace(Graph.read(ROOT), root=workspace.params().root)
+def test_dagster_shows_them_on_their_assets_and_evaluates_them_after_a_stage(
+    workspace: Workspace, project: Graph
+) -> None:
+    graph = replace(project, root=workspace.params().root)
     names = {(s.name, e.name) for s in graph.stages for e in expected(s)}
     assert names == {
         ("evergreen.curate", "no_leak"), ("evergreen.curate", "no_conflict"),
@@ -296,6 +307,18 @@ def test_a_day_that_passes_makes_answers_overdue(workspace: Workspace) -> None:
 
     shares = [FRESH_ANSWERS.result(on(date(2026, m, 15))).metadata["share overdue"].value for m in (2, 3, 4)]
     assert shares == [0.0, 0.6667, 1.0]
+
+
+def test_a_history_of_another_shape_is_told_without_its_plot(workspace: Workspace, project: Graph) -> None:
+    from dagster_project.metadata import describe
+
+    workspace.lay("evergreen/refresh", [{"question": "Who leads a?", "answer": "Ann"}])
+    told = describe(workspace.root, project.by_name["evergreen.refresh"], {})
+    assert told["plot/refresh_history"] == "not drawn: ColumnNotFoundError"
+    assert "Who leads a?" in str(told["preview"].value)
+    workspace.lay("evergreen/refresh", ANSWERS)
+    drawn = describe(workspace.root, project.by_name["evergreen.refresh"], {})["plot/refresh_history"]
+    assert str(drawn.value).startswith("![refresh_history](data:image/svg+xml;base64,")
 
 
 def test_the_history_shows_each_answer_for_the_time_it_held(workspace: Workspace, tmp_path: Path) -> None:

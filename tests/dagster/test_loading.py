@@ -115,7 +115,7 @@ def test_every_previewed_column_is_one_of_the_artifact() -> None:
 
     from assets.view import view_of
 
-    for engine in ("evergreen", "egoavu", "trit", "cbu", "evaluation"):
+    for engine in ("evergreen", "egoavu", "trit", "cbu", "training", "evaluation"):
         for step, columns in view_of(engine).previews.items():
             schema = importlib.import_module(f"pipelines.{engine}.{step}").SCHEMA
             assert set(columns) <= set(schema.columns), f"{engine}.{step}"
