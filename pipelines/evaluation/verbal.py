@@ -57,8 +57,8 @@ REPLIES = (Failure.EMPTY, Failure.LENGTH, Failure.REFUSED, Failure.FILTERED)  # 
 class Params:
     """questions: drawn by the seed, 0 for all; languages: none for all that the questions have."""
 
-    backend: str
-    model: str
+    backend: str = "embedded"
+    model: str = "smollm2-135m"
     methods: tuple[str, ...] = ("verbal", "uar", "mulan")
     questions: int = 0
     languages: tuple[str, ...] = ()
