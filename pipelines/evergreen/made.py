@@ -27,6 +27,7 @@ VERIFIED: dict[str, Any] = {
     **SYNTHESIZED,
     "agreement": pl.Float64,  # share of the verdicts that are the row's label; null where none was asked
     "verdicts": pl.List(pl.String),  # evergreen | mutable | unparsed, a sample each
+    "answer_agreement": pl.Float64,  # share of further answers that say the row's; null where none was asked
     "decided_by": pl.String,  # who, of a label that a person gave
     "decided_on": pl.Date,
 }

@@ -1,4 +1,4 @@
-"""The label that a model's reply says, and what several replies say together.
+"""The label, or the answer, that a model's reply says, and what several replies say together.
 
 Law: one denominator. A reply without a verdict is a wrong one and is counted; it is never left out. The
 first verdict of a reply is taken: a base model goes on and invents a next question, whose label is not
@@ -11,6 +11,8 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
+from pipelines.data.duplicates import question_key
+from pipelines.data.language import numbers
 from pipelines.evergreen.schema import EVERGREEN, MUTABLE
 
 UNPARSED = "unparsed"
@@ -62,3 +64,22 @@ def objection(label: str, verdicts: Sequence[str], least: float) -> str | None:
     if agreement(_OPPOSITE[label], verdicts) > agreement(label, verdicts):
         return "disagreement"
     return UNPARSED if 2 * agreement(UNPARSED, verdicts) > 1 else "undecided"
+
+
+def same_share(answer: str, replies: Sequence[str]) -> float:
+    """Share of the replies that say `answer`, in [0, 1]; needs one at least.
+
+    A reply says it when one of the two holds the other, punctuation and case aside, or when both have
+    numbers and these are the same.
+    """
+    return sum(_same(answer, reply) for reply in replies) / len(replies)
+
+
+def _same(answer: str, reply: str) -> bool:
+    own, other = question_key(answer), question_key(reply)
+    if not own or not other:
+        return False
+    said, told = numbers(answer, "en", words=True), numbers(reply, "en", words=True)
+    if said or told:
+        return set(said) == set(told)
+    return own in other or other in own

@@ -1,4 +1,4 @@
-"""evergreen.verify: a second opinion on each label that a model gave, k times, and what a person said of it.
+"""evergreen.verify: a second opinion on the labels and answers of a model, and what a person said of them.
 
 Law: a label is gold when a rule made it (a template), `agreement` when enough of k verdicts say the same,
 `human` when a person decided; a person outranks both. Whatever the verdicts leave open is a case for a
@@ -6,14 +6,15 @@ person (`review.jsonl`) and no row until it is decided. Verdicts are counted, ne
 says nothing is a wrong one.
 
 Asked is one wording of a question; the verdict holds for all. The paper's classifier sees the question
-alone, so does this one: an answer would give the label away.
+alone, so does this one: an answer would give the label away. The answer of a question that never changes is
+asked for on its own (`answers`), and must come back often enough.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pipelines.asking import AskingStep
@@ -21,23 +22,25 @@ from pipelines.data.config import MOST_SAMPLES, Share
 from pipelines.data.duplicates import question_key
 from pipelines.errors import ConfigError
 from pipelines.evergreen.made import MODEL, VERIFIED, carried
+from pipelines.evergreen.opinions import Asking, Opinion, opinions
 from pipelines.evergreen.prompting import Sheet, Turns, sheet
 from pipelines.evergreen.review import DROP, OUT, Decision, Decisions, case, decisions, write_cases
 from pipelines.evergreen.schema import EVERGREEN, MUTABLE, NEVER, UNKNOWN, questions
-from pipelines.evergreen.verdicts import UNPARSED, agreement, objection, verdict
-from pipelines.llm.answer import Answer, Failure
-from pipelines.llm.request import Request, Sampling, seed_of
+from pipelines.evergreen.verdicts import UNPARSED, agreement, objection, same_share, verdict
+from pipelines.llm.answer import Answer
+from pipelines.llm.request import Sampling
 
 SCHEMA = questions("evergreen.verify", VERIFIED)
 SHEET = "prompts/verify.yaml"
-WORDLESS = (Failure.EMPTY, Failure.LENGTH, Failure.REFUSED, Failure.FILTERED)  # replies, if bad ones
+ANSWERS = "prompts/answer.yaml"
 
 
 @dataclass(frozen=True)
 class Params:
     """samples: k. agree: least share of the verdicts for a label by agreement. sources: whose rows are
     asked about; the others pass with the label they have. language: of the wording asked, where a question
-    has it."""
+    has it. answers: how often the answer of an evergreen question is asked for, 0 for never; agree_answer:
+    least share of these that say the same."""
 
     backend: str = "embedded"
     model: str = "smollm2-135m"
@@ -49,26 +52,38 @@ class Params:
     temperature: float = 0.7
     top_p: float = 0.9
     max_tokens: int = 8
+    answers: int = 0
+    agree_answer: Share = 0.5
+    answer_tokens: int = 24
     allow_failed: Share = 0.0
 
 
-@dataclass
-class Opinion:
-    """What was said of one question: a verdict a sample, the answers' ids, a failure that ends it."""
+@dataclass(frozen=True)
+class Second:
+    """The second opinion on one question: on its label, and on its answer where that was asked for."""
 
-    verdicts: dict[int, str] = field(default_factory=dict)
-    responses: list[str] = field(default_factory=list)
-    failed: Answer | None = None
+    label: Opinion
+    answer: Opinion | None
+    prompt_hash: str
 
     @property
-    def told(self) -> list[str]:
-        """The verdicts in the order of the samples."""
-        return [self.verdicts[k] for k in sorted(self.verdicts)]
+    def verdicts(self) -> list[str]:
+        """evergreen | mutable | unparsed, a sample each."""
+        return [verdict(reply) for reply in self.label.told]
+
+    @property
+    def responses(self) -> list[str]:
+        return self.label.responses + (self.answer.responses if self.answer else [])
+
+    @property
+    def failed(self) -> Answer | None:
+        """The failure that leaves the question open, None where there is none."""
+        return self.label.failed or (self.answer.failed if self.answer else None)
 
 
 def run(step: AskingStep, params: Params) -> None:
     """Looks what people decided, asks about the rest of the chosen sources, settles question by question."""
-    if not 1 <= params.samples <= MOST_SAMPLES:
+    if not 1 <= params.samples <= MOST_SAMPLES or params.answers > MOST_SAMPLES:
         raise ConfigError(f"must be from 1 to {MOST_SAMPLES}", where="params.yaml: evergreen.verify.samples")
     groups: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in step.read("evergreen/synthesize").sort("question_id", "language").iter_rows(named=True):
@@ -83,19 +98,18 @@ def run(step: AskingStep, params: Params) -> None:
         for i, rows in groups.items()
         if rows[0]["source"] in params.sources and not decided[i]
     }
-    told = sheet(SHEET)
-    opinions = _opinions(step, params, told, asked)
+    second = _asked(step, params, asked)
     cases: list[dict[str, Any]] = []
     for i, rows in groups.items():
         if decided[i]:
             _by_people(step, rows, decided[i], people, cases)
-        elif i in opinions:
-            _by_agreement(step, rows, opinions[i], params.agree, told.hash, cases)
+        elif i in second:
+            _by_agreement(step, params, rows, second[i], cases)
         else:
             for row in rows:
                 step.accept(row["row_id"], _row(row), note=f"{row['label_origin']}, not asked")
     write_cases(step.out(OUT), cases)
-    counted = Counter(v for o in opinions.values() for v in o.told)
+    counted = Counter(v for o in second.values() for v in o.verdicts)
     step.metrics = {
         "asked": len(asked),
         "cases": len(cases),
@@ -107,79 +121,64 @@ def _wording(rows: Sequence[Mapping[str, Any]], language: str) -> Mapping[str, A
     return next((r for r in rows if r["language"] == language), rows[0])
 
 
-def _opinions(
-    step: AskingStep, params: Params, told: Sheet, asked: Mapping[str, Mapping[str, Any]]
-) -> dict[str, Opinion]:
-    """The opinion on each question, by its id."""
-    found: dict[str, Opinion] = {i: Opinion() for i in asked}
+def _asked(step: AskingStep, params: Params, asked: Mapping[str, Mapping[str, Any]]) -> dict[str, Second]:
+    """The second opinion on each question, by its id."""
     if not asked:
-        return found
+        return {}
+    told, short = sheet(SHEET), sheet(ANSWERS)
+    stop = ("\n\n", "Question:")
+    labels = Sampling(params.max_tokens, params.temperature, params.top_p, stop=stop)
+    answers = Sampling(params.answer_tokens, params.temperature, params.top_p, stop=stop)
+    settled = {
+        i: turns_of(short, row["question"])
+        for i, row in asked.items()
+        if params.answers and row["label"] == EVERGREEN and row["answer"]
+    }
     with step.client(params.backend, params.model) as client:
-        for answer in step.ask(client, requests(step, params, told, asked), len(asked) * params.samples):
-            opinion = found[answer.request.row]
-            opinion.responses.append(answer.id)
-            if answer.ok or answer.failure in WORDLESS:
-                opinion.verdicts[answer.request.sample] = verdict(answer.text)
-            elif opinion.failed is None or answer.request.sample < opinion.failed.request.sample:
-                opinion.failed = answer
-    return found
-
-
-def requests(
-    step: AskingStep, params: Params, told: Sheet, asked: Mapping[str, Mapping[str, Any]]
-) -> Iterator[Request]:
-    """k requests a question, adjacent."""
-    sampling = Sampling(params.max_tokens, params.temperature, params.top_p, stop=("\n\n", "Question:"))
-    for i, row in asked.items():
-        form = turns_of(told, row["question"]).form(params.style)
-        for k in range(params.samples):
-            yield Request(
-                model=params.model,
-                sampling=sampling,
-                sample=k,
-                seed=seed_of(step.seed, f"{step.name}/{i}", k),
-                row=i,
-                purpose=step.name,
-                **form,
-            )
+        how = Asking(params.model, params.style, labels, params.samples)
+        said = opinions(step, client, how, {i: turns_of(told, r["question"]) for i, r in asked.items()})
+        how = Asking(params.model, params.style, answers, params.answers, about="/answer")
+        answered = opinions(step, client, how, settled)
+    return {i: Second(said[i], answered.get(i), told.hash) for i in asked}
 
 
 def turns_of(told: Sheet, question: str) -> Turns:
-    """Five mutable and five evergreen examples, then the question."""
-    shots = [(told.say("ask", question=shown), label) for shown, label in told.parts["shots"]]
+    """The examples of the sheet (of the label: five mutable and five evergreen), then the question."""
+    shots = [(told.say("ask", question=shown), said) for shown, said in told.parts["shots"]]
     return Turns(told.say("instruction"), shots, told.say("ask", question=question), told.parts["cue"])
 
 
 def _by_agreement(
     step: AskingStep,
+    params: Params,
     rows: Sequence[Mapping[str, Any]],
-    opinion: Opinion,
-    agree: float,
-    prompt_hash: str,
+    second: Second,
     cases: list[dict[str, Any]],
 ) -> None:
     """Ends the wordings of a question that was asked about."""
-    if opinion.failed is not None:
+    if second.failed is not None:
         for row in rows:
-            step.settle_failure(row["row_id"], opinion.failed, parents=[row["row_id"]])
+            step.settle_failure(row["row_id"], second.failed, parents=[row["row_id"]])
         return
-    label, said = rows[0]["label"], opinion.told
-    why, share = objection(label, said, agree), round(agreement(label, said), 6)
+    label, said = rows[0]["label"], second.verdicts
+    why, text = objection(label, said, params.agree), f"{len(said)} verdicts say {', '.join(said)}"
+    values = {"agreement": round(agreement(label, said), 6), "verdicts": said}
+    if second.answer is not None:
+        share = same_share(rows[0]["answer"], second.answer.told)
+        values["answer_agreement"] = round(share, 6)
+        if why is None and share < params.agree_answer:
+            why = "answer_disagreement"
+            text = f"its answer is {rows[0]['answer']!r}, and others say {', '.join(second.answer.told)}"
     for row in rows:
+        item = row["row_id"]
         if why is None:
-            values = {"label_origin": "agreement", "agreement": share, "verdicts": said}
-            step.accept(
-                row["row_id"],
-                _row(row, responses=opinion.responses, prompt_hash=prompt_hash, **values),
-                note=f"{label} by agreement",
+            own = _row(
+                row, second.responses, label_origin="agreement", prompt_hash=second.prompt_hash, **values
             )
+            step.accept(item, own, note=f"{label} by agreement")
             continue
-        text = f"labelled {label}, and {len(said)} verdicts say {', '.join(said)}"
-        cases.append(_case(row, why, text, agreement=share, answer=row["answer"]))
-        step.reject(
-            row["row_id"], why, detail=text, raw=row["question"], parents=[row["row_id"]],
-            responses=opinion.responses,
-        )  # fmt: skip
+        cases.append(_case(row, why, f"labelled {label}, and {text}", answer=row["answer"], **values))
+        step.reject(item, why, detail=text, raw=row["question"], parents=[item], responses=second.responses)
 
 
 def _by_people(

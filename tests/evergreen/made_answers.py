@@ -82,11 +82,27 @@ WORDINGS: dict[str, dict[str, tuple[str, str]]] = {
         "fr": ("Quel niveau ?", "3 mètres"),  # length_ratio
         "de": ("", ""),  # empty
     },
+    "Кто вырыл канал Халден в 1700 году?": {
+        "en": ("Who dug the Halden canal in 1700?", "Monks dug it."),
+    },
+    "Who dug the Halden canal in 1700?": {
+        "de": ("Wer grub 1700 den Haldenkanal?", "Mönche gruben ihn."),
+        "fr": ("Qui a creusé le canal de Halden en 1700 ?", "Des moines l'ont creusé."),
+    },
+    "Сколько шлюзов на канале?": {
+        "en": ("How many of 50 locks are on the canal?", "There are 7."),  # added_number
+    },
     "When does the next ferry to Halden leave?": {
         "fr": ("Combien coûte le poivre sur ce marché ?", "Il part à 7 heures."),  # not_alike
         "de": ("Wann fährt die nächste Fähre nach Halden ab?", "Sie fährt um 7 ab."),
     },
 }
+BACK = {
+    "Wann fährt die nächste Fähre nach Halden ab?": "When does the next ferry leave for Halden?",
+    "Dans quelle mer le Danube se jette-t-il ?": "Which sea does the Danube flow into?",
+    "In welches Meer mündet die Donau?": "How many apples are in the basket of my aunt?",  # not_alike_back
+}
+ANSWERED = {"In which year was the Suez Canal opened?": "1870"}
 FORMS = {
     "It was opened in 1869.": ["1869", "in 1869", "1870", "in 1869."],
     "It flows into the Black Sea.": ["Black Sea", "the Black Sea", "Red Sea"],
@@ -100,8 +116,14 @@ FORMS = {
 
 def answer(body: dict[str, Any]) -> str:
     """What the model says to one request of the four stages."""
+    if "prompt" in body:
+        asked = body["prompt"].rpartition("Question: ")[2]
+        return " " + _label(asked.partition("\nClassification:")[0])
     schema = body.get("response_format", {}).get("json_schema", {}).get("schema")
     asked = body["messages"][-1]["content"]
+    if schema is None and "five words" in body["messages"][0]["content"]:
+        question = asked.removeprefix("Question: ").strip()
+        return ANSWERED.get(question, dict(GOOD["never"]).get(question, "Nobody knows"))
     if schema is None:
         return _label(asked.removeprefix("Question: ").strip())
     if "is not the JSON" in asked:
@@ -133,7 +155,11 @@ def _pairs(asked: str) -> str:
 
 
 def _wordings(question: str, languages: list[str]) -> str:
-    told = WORDINGS[question]
+    if question in BACK and languages == ["en"]:
+        return json.dumps({"en": {"question": BACK[question]}})
+    told = WORDINGS.get(question, dict.fromkeys(languages, ("no JSON", "")))
+    if any(told[k][0] == "no JSON" for k in languages):
+        return "no JSON"
     return json.dumps(
         {k: {"question": told[k][0], "reply": told[k][1]} for k in languages}, ensure_ascii=False
     )

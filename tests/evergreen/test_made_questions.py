@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import polars as pl
 import pytest
 
 from pipelines.cli import main
+from pipelines.data.tables import write_parquet
 from tests.llm.scripted_server import ScriptedServer
 
 pytestmark = pytest.mark.slow
@@ -223,6 +226,79 @@ def test_asked_again_in_any_order_the_bytes_are_the_same(
         for name in ("rows.parquet", "rejected.parquet", "outcomes.json"):
             below = f"data/evergreen/{stage}/{name}"
             assert (mine / below).read_bytes() == (folder / below).read_bytes(), below
+
+
+def put(folder: Path, stage: str, made_rows: list[dict[str, Any]]) -> None:
+    """Lays an artifact with these rows for the stage below it to read."""
+    schema = importlib.import_module(f"pipelines.evergreen.{stage}").SCHEMA
+    plain = {"aliases": [], "label": "mutable", "change_rate": "slow", "split": "train", "source": "model"}
+    full = [schema.row(**{**dict.fromkeys(schema.columns), **plain, **row}) for row in made_rows]
+    write_parquet(schema.frame(full), folder / f"data/evergreen/{stage}/rows.parquet")
+
+
+def test_a_source_in_another_language_goes_by_way_of_english_and_stays_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = lay(tmp_path, monkeypatch)
+    told = [("a", "Кто вырыл канал Халден в 1700 году?", "Монахи."), ("b", "Сколько шлюзов на канале?", "7")]
+    put(
+        mine,
+        "verify",
+        [{"question_id": i, "language": "ru", "question": q, "answer": a} for i, q, a in told],
+    )
+    with served(monkeypatch) as server:
+        assert main(["evergreen.translate"]) == 0
+        assert [list(_schema(r)["required"]) for r in server.requests()] == [["en"], ["en"], ["fr", "de"]]
+    assert reasons(mine, "translate") == {"rejected(added_number)": 1, "rejected(no_english)": 2}
+    found = {(r["question_id"], r["language"]): r for r in rows(mine, "translate").to_dicts()}
+    assert found.keys() == {("a", "ru"), ("a", "en"), ("a", "fr"), ("a", "de"), ("b", "ru")}
+    assert found["a", "ru"]["question"] == told[0][1] and found["a", "ru"]["translated_from"] is None
+    assert found["a", "en"]["translated_from"] == "ru" and found["a", "de"]["translated_from"] == "en"
+    assert found["a", "de"]["parents"] == [found["a", "en"]["row_id"]]
+
+
+def _schema(request: dict[str, Any]) -> dict[str, Any]:
+    schema: dict[str, Any] = request["body"]["response_format"]["json_schema"]["schema"]
+    return schema
+
+
+def test_what_comes_back_as_another_question_is_no_translation(
+    made: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, _ = made
+    mine = lay(tmp_path, monkeypatch, **{"translate.back": "true"})
+    shutil.copytree(folder / "data/evergreen/verify", mine / "data/evergreen/verify")
+    with served(monkeypatch):
+        assert main(["evergreen.translate"]) == 0
+    told = reasons(mine, "translate") - reasons(folder, "translate")
+    assert told == {"rejected(not_alike_back)": 1, "unparsable(no_value)": 2}  # two came back as no JSON
+    back = rows(mine, "translate").filter(pl.col("back_similarity").is_not_null())
+    assert sorted(back["question"]) == [
+        "Dans quelle mer le Danube se jette-t-il ?",
+        "Wann fährt die nächste Fähre nach Halden ab?",
+    ]
+    assert back["responses"].list.len().to_list() == [2, 2]
+
+
+def test_a_base_model_is_asked_by_completion_and_an_answer_is_asked_for_again(
+    made: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, _ = made
+    mine = lay(tmp_path, monkeypatch, **{"verify.style": "completion"})
+    for stage in ("ingest", "synthesize"):
+        shutil.copytree(folder / f"data/evergreen/{stage}", mine / f"data/evergreen/{stage}")
+    with served(monkeypatch) as server:
+        assert main(["evergreen.verify"]) == 0
+        assert {r["path"] for r in server.requests()} == {"/v1/completions"}
+    assert rows(mine, "verify")["question"].equals(rows(folder, "verify")["question"])
+    params = mine / "params.yaml"
+    text = params.read_text().replace("style: completion", "style: chat")
+    params.write_text(text.replace("answers: 0", "answers: 2"))
+    with served(monkeypatch):
+        assert main(["evergreen.verify"]) == 0
+    assert reasons(mine, "verify")["rejected(answer_disagreement)"] == 1
+    found = rows(mine, "verify").filter(pl.col("answer_agreement").is_not_null())
+    assert found["answer_agreement"].to_list() == [1.0, 1.0] and set(found["label"]) == {"evergreen"}
 
 
 def test_a_person_outranks_the_verdicts(made: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.evergreen.verdicts import UNPARSED, agreement, objection, verdict
+from pipelines.evergreen.verdicts import UNPARSED, agreement, objection, same_share, verdict
 
 SAID = st.sampled_from(["evergreen", "mutable", UNPARSED])
 
@@ -67,3 +67,18 @@ def test_what_the_verdicts_leave_open_has_a_name(said: list[str], why: str | Non
 def test_two_labels_are_never_both_agreed_on(said: list[str], least: float) -> None:
     both = [objection(label, said, least) is None for label in ("evergreen", "mutable")]
     assert both != [True, True]
+
+
+@pytest.mark.parametrize(
+    ("answer", "replies", "share"),
+    [
+        ("It was opened in 1869.", ["1869", "In 1869!", "1870", ""], 0.5),
+        ("the Black Sea", ["Black Sea.", "It is the Black Sea", "Red Sea"], 2 / 3),
+        ("seven", ["7", "seven", "eight"], 2 / 3),
+        ("Carmen", ["…"], 0.0),
+    ],
+)
+def test_answers_are_the_same_when_they_hold_each_other_or_have_the_same_numbers(
+    answer: str, replies: list[str], share: float
+) -> None:
+    assert same_share(answer, replies) == share
