@@ -30,7 +30,7 @@ from pipelines.evaluation.promotion import judged
 from pipelines.evaluation.reliability import plot
 from pipelines.evaluation.systems import described, systems
 from pipelines.evergreen.classifier import Classifier, load
-from pipelines.evergreen.schema import POOL, labelled
+from pipelines.evergreen.schema import POOL, SPLITS, labelled
 from pipelines.evergreen.served import registered
 
 if TYPE_CHECKING:
@@ -183,6 +183,20 @@ def test_version(scored: pl.DataFrame) -> str:
     return digest("test", sorted(scored.select("question_id", "language", "question", "label").rows()))
 
 
+def tracked(figures: Mapping[str, Any]) -> dict[str, Any]:
+    """The figures that MLflow is told: without those by form, and without what a source's name is part of.
+
+    A tracker takes few characters in a metric's name, a source may be called anything.
+    """
+    kept = {name: value for name, value in figures.items() if name != "forms"}
+    for name in ("splits", "change_rate"):
+        own = {split: dict(told) for split, told in figures[name].items() if split in SPLITS}
+        for told in own.values():
+            told.pop("by_source", None)
+        kept[name] = own
+    return kept
+
+
 def track(
     step: AskingStep,
     params: Params,
@@ -197,7 +211,7 @@ def track(
         step.name,
         started,
         {"seed": step.seed, **asdict(params)},
-        {name: value for name, value in figures.items() if name != "forms"},
+        tracked(figures),
         [curate],
         plots,
         {"headrace.sample": figures["sample"]["what"]},

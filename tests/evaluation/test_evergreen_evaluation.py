@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 
 import polars as pl
 import pytest
 
+from pipelines.data.told import flat
 from pipelines.errors import ConfigError
 from pipelines.evaluation.evergreen import test_version as version_of_test
-from pipelines.evaluation.evergreen_figures import Params, averaged, evaluate
+from pipelines.evaluation.evergreen import tracked
+from pipelines.evaluation.evergreen_figures import Beside, Params, averaged, evaluate
 
 PARAMS = Params(bootstrap=200)
 
@@ -125,6 +128,22 @@ def test_the_version_of_the_test_rows_sees_labels_and_not_predictions() -> None:
     assert version_of_test(frame) != version_of_test(scored(2, 3, PERFECT))
 
 
+def test_the_tracker_is_told_no_name_that_a_source_gave() -> None:
+    frame = scored(30, 10, PERFECT).with_columns(split=pl.lit("test"), source=pl.lit("a//b & c?"))
+    beside = Beside(frame, {"dev": frame, "pool_a//b & c?": frame})
+    figures = evaluate(frame, PARAMS, 7, beside)
+    assert figures["splits"]["test"]["by_source"]["a//b & c?"]["questions"] == 40
+    names = flat(tracked(figures))
+    assert "splits.dev.ece" in names
+    assert not [n for n in names if "a//b" in n or n.startswith("forms")]
+    assert all(re.fullmatch(r"[\w.-]+", n) for n in names)
+
+
 def test_an_impossible_threshold_is_refused() -> None:
     with pytest.raises(ConfigError, match="threshold"):
         Params(threshold=1.0)
+
+
+def test_what_training_saw_is_not_scored_as_a_further_split() -> None:
+    with pytest.raises(ConfigError, match="'train'"):
+        Params(further_splits=("dev", "train"))
