@@ -72,7 +72,10 @@ def _show(found: Desk, as_json: bool) -> None:
     print(f"{len(found.cases):>6,}  open, {found.decided} decided")
     for one in found.cases[:SHOWN]:
         label = one.get("label") or "no label"
-        print(f"{one['case'][:12]}  [{one['language']}] {one['question']}  ({label}): {one.get('why', '')}")
+        known_as = one.get("known_as") or one["question"]
+        also = "" if known_as == one["question"] else f" ({known_as})"
+        asked = f"[{one['language']}] {one['question']}{also}"
+        print(f"{one['case'][:12]}  {asked}  ({label}): {one.get('why', '')}")
     if len(found.cases) > SHOWN:
         print(
             f"and {len(found.cases) - SHOWN} more: --json lists all, --collect lays them out to be filled in"

@@ -12,6 +12,7 @@ from collections.abc import Hashable, Iterable
 # Letters, combining marks and numbers carry the words; all else is manner of writing.
 WORD_KINDS = ("L", "M", "N")
 LONG, HEAD = 5, 3  # letters of a word that may be a misspelt or inflected other, and those they must share
+UNSPACED_LANGUAGES = ("ja", "km", "lo", "my", "th", "zh")
 _UNSPACED = (  # scripts that write no blanks between words: of South-East Asia, China, Japan
     *((0x0E00, 0x0EFF), (0x1000, 0x109F), (0x1780, 0x17FF)),
     *((0x2E80, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x3FFFF)),

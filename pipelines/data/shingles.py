@@ -14,12 +14,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pipelines.data.duplicates import HEAD, LONG, WORD_KINDS, fold, unspaced
+from pipelines.data.duplicates import HEAD, LONG, UNSPACED_LANGUAGES, WORD_KINDS, fold, unspaced
 
 Array = np.ndarray
 
 WIDTH, UNSPACED_WIDTH = 3, 2  # an ideograph says as much as some letters
-UNSPACED_LANGUAGES = ("ja", "km", "lo", "my", "th", "zh")
 BLOCK = 2048  # texts hashed at a time, of much the same length: what a processor keeps at hand
 _END = 10  # the code between two texts
 _OTHER, _LETTER, _ALONE = 0, 1, 2

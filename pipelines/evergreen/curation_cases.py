@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from pipelines.evergreen.curation import Kin, Question, Verdicts
+from pipelines.evergreen.curation import Question, Verdicts
 from pipelines.evergreen.decided import Decided
 from pipelines.evergreen.review import case
 from pipelines.evergreen.schema import TEST
@@ -23,36 +23,35 @@ def cases_of(
     """label_conflict, near_conflict and decisions_differ; `by_id` holds each question's rows."""
     for one, other in sorted(verdicts.conflicts.items()):
         shared = questions[one].keys & questions[other].keys
-        row = _in(by_id[one], shared)
-        yield _case("label_conflict", row, f"equals {_told(_in(by_id[other], shared))}")
+        spoken = ", ".join(sorted(key.split(" ", 1)[0] for key in shared))
+        yield _case("label_conflict", by_id[one], shared, f"equals {_told(by_id[other])} in {spoken}")
     for kin in verdicts.doubtful:
         a, b = sorted((kin.a, kin.b), key=lambda i: (questions[i].split == TEST, i))
-        row, twin = (_spoken(by_id[i], kin) for i in (a, b))
-        yield _case("near_conflict", row, f"nearly equals {_told(twin)}, similarity {kin.similarity:.2f}")
+        seen_in = kin.languages.split("~")
+        keys = frozenset(k for k in questions[a].keys if k.split(" ", 1)[0] in seen_in)
+        how = f"similarity {kin.similarity:.2f} in {kin.languages}"
+        yield _case("near_conflict", by_id[a], keys, f"nearly equals {_told(by_id[b])}, {how}")
     for question, told in sorted(decided.differing.items()):
         said = "; ".join(f"{d.verdict} ({d.change_rate}) by {d.who} on {d.when}" for d in told)
-        row = min(by_id[question], key=_english_first)
-        yield _case("decisions_differ", row, f"its wordings were decided differently: {said}")
+        keys = frozenset(f"{r['language']} {r['question_key']}" for r in by_id[question])
+        why = f"its wordings were decided differently: {said}"
+        yield _case("decisions_differ", by_id[question], keys, why)
 
 
-def _case(kind: str, row: Row, why: str) -> dict[str, Any]:
+def _case(kind: str, rows: Sequence[Row], keys: frozenset[str], why: str) -> dict[str, Any]:
+    """A case on the wording, of those with one of `keys`, that is read first, and what is."""
+    row = _most_read([r for r in rows if f"{r['language']} {r['question_key']}" in keys])
     columns = ("question_id", "question", "language", "label", "change_rate")
-    return case(kind, **{c: row[c] for c in columns}, why=why, split=row["split"], source=row["source"])
+    beside = _most_read(rows)["question"]
+    more = {"split": row["split"], "source": row["source"], "known_as": beside}
+    return case(kind, **{c: row[c] for c in columns}, why=why, **more)
 
 
-def _told(row: Row) -> str:
+def _told(rows: Sequence[Row]) -> str:
+    row = _most_read(rows)
     return f"{row['question']!r} ({row['split']} {row['source']}, {row['label']})"
 
 
-def _in(rows: Sequence[Row], keys: frozenset[str]) -> Row:
-    """The wording of a question that has one of the keys; in English if there is one."""
-    return min((r for r in rows if f"{r['language']} {r['question_key']}" in keys), key=_english_first)
-
-
-def _spoken(rows: Sequence[Row], kin: Kin) -> Row:
-    """The wording of a question in a language in which it was seen to be kin."""
-    return min((r for r in rows if r["language"] in kin.languages.split("~")), key=_english_first)
-
-
-def _english_first(row: Row) -> tuple[bool, str, str]:
-    return row["language"] != "en", row["language"], row["question"]
+def _most_read(rows: Sequence[Row]) -> Row:
+    order = ("en", "fr", "de")
+    return min(rows, key=lambda r: ((*order, r["language"]).index(r["language"]), r["language"]))

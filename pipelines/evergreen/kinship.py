@@ -12,12 +12,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
+from pipelines.data.duplicates import UNSPACED_LANGUAGES
 from pipelines.data.near import pairs
 from pipelines.evergreen.curation import Kin
 
 if TYPE_CHECKING:
     import numpy as np
 
+UNSPACED_LEAST = 0.75  # one ideograph more can be another word
 BLOCK = 2048  # wordings against all others at a time
 Row = Mapping[str, Any]
 Embed = Callable[[Sequence[str]], "np.ndarray"]
@@ -37,7 +39,8 @@ def kin_by_words(rows: Iterable[Row], threshold: float) -> list[Kin]:
     for language, by_key in sorted(by_language.items()):
         keys = sorted(by_key)
         texts = [min(r["question"] for r in by_key[key]) for key in keys]
-        for pair in pairs(texts, threshold=threshold, language=language):
+        least = max(threshold, UNSPACED_LEAST) if language in UNSPACED_LANGUAGES else threshold
+        for pair in pairs(texts, threshold=least, language=language):
             for a in _standing(by_key[keys[pair.first]]):
                 for b in _standing(by_key[keys[pair.second]]):
                     if a != b:
