@@ -144,6 +144,18 @@ def test_the_shots_are_earlier_turns_and_the_question_alone_changes(
     assert sent == {"max_tokens": 33, "temperature": 0.7, "top_p": 0.95, "top_k": 20, "stop": ["\nQuestion:"]}
 
 
+@pytest.mark.parametrize(
+    ("name", "cue"), [("verbal", "Classification:"), ("uar", "Answer (yes or no):"), ("mulan", "Kind:")]
+)
+def test_a_base_model_goes_on_after_the_cue_of_the_method(name: str, cue: str) -> None:
+    told = method(name, ())
+    prompt = told.turns("What does tea cost?").form("completion")["prompt"]
+    assert prompt.endswith(cue)
+    assert prompt.count("Question: What does tea cost?") == 1
+    assert prompt.count(f"{cue} mutable") == (5 if name == "verbal" else 0)
+    assert prompt.startswith(told.sheet.say("instruction"))
+
+
 def test_a_shot_that_the_data_holds_gives_way_to_the_next_of_its_class(
     tmp_path: Path, server: ScriptedServer
 ) -> None:
