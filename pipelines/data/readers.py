@@ -125,15 +125,14 @@ def _no_constant(word: str) -> float:
 
 def json_lines(lines: list[str], name: str) -> Iterator[Record]:
     """Records of a file with an object a line, blank lines aside. Raises InputError for one JSON array."""
-    first = next((line for line in lines if line.strip()), "")
-    if first.lstrip()[:1] == "[" and not _a_bad_line(lines):
+    told = [line for line in lines if line.strip()]
+    if told and told[0].lstrip()[:1] == "[" and told[-1].rstrip()[-1:] == "]" and not _a_bad_line(told):
         raise InputError("holds a JSON array, not one object a line", where=name, cure="name it .json")
     return (_json_line(name, n, line) for n, line in enumerate(lines, 1) if line.strip())
 
 
-def _a_bad_line(lines: list[str]) -> bool:
+def _a_bad_line(told: list[str]) -> bool:
     """Whether a first line that begins as an array is whole, and others follow: no array of the file."""
-    told = [line for line in lines if line.strip()]
     return len(told) > 1 and not _json_line("", 1, told[0]).fault.startswith("not JSON")
 
 

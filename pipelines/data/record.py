@@ -6,6 +6,7 @@ Law: a record is its values or a fault, never both.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,9 +35,9 @@ class Record:
 
 
 class Twice(dict[str, Any]):
-    """A JSON object in which `key` stands twice: which of the two values is meant, nothing tells."""
+    """A JSON object in which `keys_twice` are repeated: which of their values is meant, nothing tells."""
 
-    key = ""
+    keys_twice: frozenset[str] = frozenset()
 
 
 class Torn(dict[str, Any]):
@@ -58,8 +59,14 @@ def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) == len(pairs):
         return found
     twice = Twice(found)
-    twice.key = next(key for n, (key, _) in enumerate(pairs) if key in dict(pairs[:n]))
+    counts = Counter(key for key, _ in pairs)
+    twice.keys_twice = frozenset(key for key, times in counts.items() if times > 1)
     return twice
+
+
+def twice_fault(key: str) -> str:
+    """What is said of a repeated key."""
+    return f"the key {key!r} stands twice"
 
 
 def fault_of(value: Any) -> str:
@@ -70,7 +77,7 @@ def fault_of(value: Any) -> str:
         if isinstance(one, Torn):
             return one.why
         if isinstance(one, Twice):
-            return f"the key {one.key!r} stands twice"
+            return twice_fault(min(one.keys_twice))
         if isinstance(one, dict):
             left += [*one.keys(), *one.values()]
         elif isinstance(one, list):

@@ -18,6 +18,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from pipelines.data.record import Torn, unique
@@ -25,11 +26,13 @@ from pipelines.data.record import Torn, unique
 MOST_REPAIRS = 8  # places of damage; more is another file
 BEAM = 4  # damaged texts that are followed further
 MOST_WORK = 150_000_000  # characters parsed in the search
+LAST = 32  # places before a fault where an object may begin; each is tried
 CLOSED = 4  # containers looked at that were closed before a fault
 BOUNDARIES = 3  # places looked at behind an element, in each open container
 _MARK = "\x00torn"  # no key of a document: JSON allows no NUL unescaped, and none writes this
 _DIGITS = 4_000  # of an integer; Python prints no more than 4,300
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},"]', re.DOTALL)
+_BEGINS = re.compile(r"(?:\[|\},)\s*(?=\S)")
 _IN_OBJECT = re.compile(r'\}|,(?=\s*"(?:[^"\\]|\\.)*"\s*:)', re.DOTALL)
 
 
@@ -64,7 +67,8 @@ def _repaired(text: str, fault: json.JSONDecodeError, count: Callable[[Any], tup
     for depth in range(1, MOST_REPAIRS + 1):
         left: dict[str, json.JSONDecodeError] = {}
         for damaged, where in frontier:
-            for tried in _ways(damaged, where, depth):
+            ways = _ways(damaged, where, depth)
+            for tried in chain(ways, _without_one(text, fault)) if depth == 1 else ways:
                 work += len(tried)
                 if work > MOST_WORK:
                     return best[1] if best[0] else None
@@ -97,7 +101,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _ways(text: str, fault: json.JSONDecodeError, number: int) -> Iterator[str]:
     """The text without one element that the fault may stand in, for each way to take one out."""
-    mark = f"{json.dumps(f'{_MARK}{number}')}: {json.dumps(f'not JSON: {fault}')}"
+    mark = _mark(number, fault)
     for container in reversed(_stack(text, fault.pos)):
         listed = container.bracket == "["
         boundary, put = (_in_list(text, container), f"{{{mark}}}") if listed else (_IN_OBJECT, mark)
@@ -110,10 +114,27 @@ def _ways(text: str, fault: json.JSONDecodeError, number: int) -> Iterator[str]:
             at = found.end()
 
 
+def _without_one(text: str, fault: json.JSONDecodeError) -> Iterator[str]:
+    """The text without what stands between two places where an object of a list may begin.
+
+    A record may close more containers than it opened, and leave the fault to the end of the
+    document: then none of the open elements is the damaged one.
+    """
+    places = [m.end() for m in _BEGINS.finditer(text)]
+    before = sum(1 for place in places if place <= fault.pos)
+    for first in range(max(0, before - LAST), before):
+        for end in places[first + 1 : first + 2 + BOUNDARIES]:
+            yield f"{text[: places[first]]}{{{_mark(0, fault)}}}, {text[end:]}"
+
+
+def _mark(number: int, fault: json.JSONDecodeError) -> str:
+    return f"{json.dumps(f'{_MARK}{number}')}: {json.dumps(f'not JSON: {fault}')}"
+
+
 def _in_list(text: str, container: _Open) -> re.Pattern[str]:
     """Where an element of a list may end: at the list's end, or before one that begins as another does."""
     starts = {text[at : at + 40].lstrip()[:1] for at in (container.first, container.element)}
-    kinds = "".join(sorted(starts & {"{", "[", '"'})) or '{["'
+    kinds = "".join(sorted((starts & {"[", '"'}) | {"{"}))
     return re.compile(rf"\]|,(?=\s*[{re.escape(kinds)}])")
 
 

@@ -22,13 +22,15 @@ from pipelines.data.readers import (
     keys_of,
     relative,
 )
-from pipelines.data.record import Record, Torn
+from pipelines.data.record import Record, Torn, Twice, twice_fault
 from pipelines.data.text_files import lines_of, rough_text_of
 from pipelines.errors import InputError
 from pipelines.evergreen.formats import recognise
 from pipelines.evergreen.readers import freshqa, squad
 from pipelines.evergreen.readers.roles import Reading
 from pipelines.evergreen.readers.seam import Aliases, Reader, Sheet
+
+FEW = 5  # records of a document that may be damaged, even if they are most
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,11 @@ def document_records(value: Any, name: str) -> list[Record]:
     if isinstance(value, Mapping) and isinstance(value.get("data"), list):
         value = value["data"]
     if isinstance(value, Mapping) and value:
-        return [_keyed(name, n, key, told) for n, (key, told) in enumerate(value.items(), 1)]
+        twice = value.keys_twice if isinstance(value, Twice) else frozenset()
+        return [
+            Record(name, n, fault=twice_fault(key)) if key in twice else _keyed(name, n, key, told)
+            for n, (key, told) in enumerate(value.items(), 1)
+        ]
     return list(json_list(value, name))
 
 
@@ -111,7 +117,7 @@ def _document(path: Path, folder: Path, name: str) -> list[Record]:
     except RecursionError as e:
         raise InputError("is nested too deeply", where=name) from e
     broken = [r for r in found if r.fault]
-    if 2 * len(broken) > len(found):
+    if len(broken) == len(found) or len(broken) > max(FEW, len(found) / 2):
         what = f"{len(broken)} of {len(found)} records cannot be read, the first: {broken[0].fault}"
         raise InputError(what, where=f"{name}:{broken[0].line}", cure="is it JSON in UTF-8?")
     return found

@@ -61,6 +61,15 @@ class Told:
 
 
 def run(step: Step, params: Params) -> None:
+    """Takes all records in, and tells where each row stands and what the schema has no column for."""
+    told = take(step, params)
+    origin = sorted(told.origin, key=lambda row: str(row["row_id"]))
+    step.table("origin", pl.DataFrame(origin, schema=ORIGIN, orient="row"))
+    listed = [(*key, value) for key, value in sorted(told.details.items())]
+    step.table("details", pl.DataFrame(listed, schema=DETAILS, orient="row"))
+
+
+def take(step: Step, params: Params) -> Told:
     """Lists all items of all files, then settles them file by file."""
     if params.limit < 0:
         raise ConfigError("must not be negative", where="params.yaml: evergreen.ingest.limit")
@@ -75,15 +84,12 @@ def run(step: Step, params: Params) -> None:
         if isinstance(book.reader, Reader):
             for record in book.records:
                 _settle(step, book.reader, record, aliases, told)
-    origin = sorted(told.origin, key=lambda row: str(row["row_id"]))
-    step.table("origin", pl.DataFrame(origin, schema=ORIGIN, orient="row"))
-    listed = [(*key, value) for key, value in sorted(told.details.items())]
-    step.table("details", pl.DataFrame(listed, schema=DETAILS, orient="row"))
     kinds = Counter(b.reader.kind for b in books for _ in b.records)
     step.metrics = {
         "records": dict(sorted(kinds.items())),
         "ignored_columns": sorted({c for b in books for c in b.reader.ignored}),
     }
+    return told
 
 
 def question_id(told: Said, occurrence: int = 0) -> str:
