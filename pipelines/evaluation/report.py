@@ -17,13 +17,24 @@ import polars as pl
 
 from pipelines.data.outcomes import OTHER
 from pipelines.data.tables import file_md5, replace
-from pipelines.evaluation import report_evergreen
+from pipelines.evaluation import report_evergreen, report_self_knowledge
 from pipelines.evaluation.report_plots import PLOTS
 from pipelines.lineage import Tracer, lines
 from pipelines.step import ANSWERS, Step, store_path
 
 TEMPLATE = "report.html.j2"
-MORE = {"evergreen": report_evergreen}  # engines whose section has tables and further plots
+JOBS = (
+    "training/evergreen",
+    "evaluation/evergreen",
+    "evaluation/verbal",
+    "training/self_knowledge",
+    "evaluation/implicit",
+    "evaluation/retrieval_explained",
+)
+MORE = {
+    "evergreen": report_evergreen,
+    "self_knowledge": report_self_knowledge,
+}  # engines whose section has tables and further plots
 
 
 @dataclass(frozen=True)
@@ -61,6 +72,20 @@ ENGINES = (
         ),
         ("evergreen/refresh",),
         ("language", "question", "answer", "label", "p_evergreen", "valid_from", "valid_to", "review"),
+    ),
+    Engine(
+        "self_knowledge",
+        "Self-knowledge",
+        "Questions that a model was asked, how unsure it was, and whether it was right; beside it the "
+        "classifier's P(evergreen), which takes no answer at all.",
+        (
+            "evaluation/uncertainty",
+            "training/self_knowledge",
+            "evaluation/implicit",
+            "evaluation/retrieval_explained",
+        ),
+        ("evaluation/uncertainty",),
+        ("question", "answer", "golds", "correct", "label", "searched", "p_evergreen"),
     ),
     Engine(
         "egoavu",
@@ -156,7 +181,7 @@ def _sample(rows: pl.DataFrame, count: int, seed: int) -> pl.DataFrame:
 def _metrics(data: Path) -> list[dict[str, Any]]:
     """metrics.json of the jobs, flat, each with the version of the data that it was measured on."""
     found = []
-    for job in ("training/evergreen", "evaluation/evergreen", "evaluation/verbal"):
+    for job in JOBS:
         path = data / job / "metrics.json"
         values = json.loads(path.read_text(encoding="utf-8"))
         found.append(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -26,6 +27,24 @@ def evergreen(data: Path) -> str:
         ax.hist(values, bins=bins, color=color, alpha=0.7, label=f"{label} ({len(values)})")
     _name(ax, "P(evergreen) of the test questions", "P(evergreen)", "questions")
     ax.legend(frameon=False)
+    return _svg(figure)
+
+
+def self_knowledge(data: Path) -> str:
+    """P(evergreen) of the questions whose answer was right and wrong, and what goes with a logged search."""
+    rows = pl.read_parquet(data / "evaluation/uncertainty/rows.parquet")
+    told = json.loads((data / "evaluation/retrieval_explained/metrics.json").read_text(encoding="utf-8"))
+    figure, (answers, signals) = _figure(2)
+    bins = [i / 10 for i in range(11)]
+    for right, name, color in ((True, "right", WATER), (False, "wrong", SAND)):
+        values = rows.filter(pl.col("correct") == right)["p_evergreen"].drop_nulls().to_list()
+        answers.hist(values, bins=bins, color=color, alpha=0.7, label=f"{name} ({len(values)})")
+    _name(answers, "P(evergreen) by the answer", "P(evergreen)", "questions")
+    answers.legend(frameon=False)
+    known = {n: abs(s["pearson"]) for n, s in sorted(told["signals"].items()) if s["pearson"] is not None}
+    names = [n.replace("_", " ") for n in known]
+    signals.barh(names, list(known.values()), color=STONE)
+    _name(signals, "|r| with the logged search flag", "", "")
     return _svg(figure)
 
 
@@ -90,7 +109,13 @@ def cbu(data: Path) -> str:
     return _svg(figure)
 
 
-PLOTS: dict[str, Callable[[Path], str]] = {"evergreen": evergreen, "egoavu": egoavu, "trit": trit, "cbu": cbu}
+PLOTS: dict[str, Callable[[Path], str]] = {
+    "evergreen": evergreen,
+    "self_knowledge": self_knowledge,
+    "egoavu": egoavu,
+    "trit": trit,
+    "cbu": cbu,
+}
 
 
 def _figure(count: int) -> tuple[Any, list[Axes]]:

@@ -113,6 +113,18 @@ def test_rollouts_are_right_sometimes(demo: Demo) -> None:
         assert 0 < r_acc.sum() < len(r_acc)
 
 
+def test_how_unsure_the_model_was_is_measured_on_answers_of_which_some_are_right(demo: Demo) -> None:
+    asked = rows(demo, "evaluation/uncertainty")
+    assert len(asked) == 20 and set(asked["origin"]) == {"asked"}
+    assert 0 < asked["correct"].sum() < 20
+    names = asked["scores"].list.eval(pl.element().struct.field("name")).list.len()
+    assert (names == 7).sum() >= 15  # all estimates, but where samples came empty
+    for job in ("training/self_knowledge", "evaluation/implicit", "evaluation/retrieval_explained"):
+        told = json.loads((demo.folder / "data" / job / "metrics.json").read_text())
+        assert told["sample"]["demo"] is True
+    assert "too few to speak of quality" in told["sample"]["what"]
+
+
 def test_candidates_of_at_least_two_problems_differ_in_utility(demo: Demo) -> None:
     score = rows(demo, "cbu/score").filter(pl.col("utility").is_not_null())
     spread = score.group_by("question").agg(pl.col("utility").n_unique().alias("levels"))
@@ -129,8 +141,8 @@ def test_the_demo_stays_within_its_tokens(demo: Demo) -> None:
 def test_the_report_is_one_page_that_loads_nothing_and_shows_ten_rows_an_engine(demo: Demo) -> None:
     html = (demo.folder / "reports" / "index.html").read_text(encoding="utf-8")
     assert not re.search(r"""(src|href)=["']https?:""", html)
-    assert html.count("<svg") == 4
-    assert html.count("<summary>trace</summary>") == 40
+    assert html.count("<svg") == 7
+    assert html.count("<summary>trace</summary>") == 50
     assert "problems.jsonl:" in html
 
 
