@@ -1,10 +1,14 @@
 """From the log odds of a classifier's parts to a probability that means what it says.
 
-Law: weights and intercept are fitted to questions that no part was trained on, each class counting one
-half, so that the fit knows no prior; the prior of the place where the model is used is added once, and
-is told. No label of test or dev enters.
+Law: weights and intercept are fitted to questions that no part was trained on; no label of test or dev
+enters. With z the parts' log odds, the mix gives
 
-With z the parts' log odds, the mix gives  P(evergreen) = sigmoid(w z + b + log(prior / (1 - prior))).
+    P(evergreen) = sigmoid(w z + b + log(prior / (1 - prior))).
+
+Where another mix of questions is met, P(evergreen | question) is the same (covariate shift: people label
+questions, and the label follows from the question), so the fit counts each question once, and the prior
+is a half, which adds nothing. Where instead the classes are met in another share and each looks as before
+(label shift), the fit counts each class one half, and the prior of the place is added.
 """
 
 from __future__ import annotations
@@ -47,20 +51,23 @@ class Mix:
         return {"weights": dict(self.weights), "intercept": self.intercept, "prior": self.prior}
 
 
-def fit_mix(parts: Mapping[str, np.ndarray], evergreen: np.ndarray, weights: np.ndarray) -> Mix:
-    """The mix of least log loss, no part weighing less than 0; `weights` of the rows within their class.
+def fit_mix(
+    parts: Mapping[str, np.ndarray], evergreen: np.ndarray, weights: np.ndarray, *, even: bool = True
+) -> Mix:
+    """The mix of least log loss, no part weighing less than 0.
 
-    With one part this is Platt's calibration. Raises StageError without both labels.
+    even: each class counts one half, and `weights` are of the rows within their class. With one part this
+    is Platt's calibration. Raises StageError without both labels.
     """
     import numpy as np
 
     need_both(evergreen)
-    even = weights.astype(np.float64).copy()
-    for label in (0, 1):
-        even[evergreen == label] *= 0.5 * len(even) / even[evergreen == label].sum()
+    counted = weights.astype(np.float64) * len(weights) / weights.sum()
+    for label in (0, 1) if even else ():
+        counted[evergreen == label] *= 0.5 * len(counted) / counted[evergreen == label].sum()
     names = sorted(parts)
     while True:
-        w, b = _logistic(np.stack([np.clip(parts[n], -MOST, MOST) for n in names], 1), evergreen, even)
+        w, b = _logistic(np.stack([np.clip(parts[n], -MOST, MOST) for n in names], 1), evergreen, counted)
         negative = [n for n, value in zip(names, w, strict=True) if value < 0]
         if not negative or len(names) == 1:
             return Mix({n: max(float(v), 0.0) for n, v in zip(names, w, strict=True)}, float(b))

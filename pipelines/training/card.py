@@ -44,7 +44,7 @@ def card(told: Mapping[str, Any], params: Mapping[str, Any]) -> str:
         "## What it is not",
         "",
         "- No judge of single facts: it goes by a question's form and subject, and knows no answer.",
-        "- Not calibrated for another mix of questions: its prior is stated above.",
+        "- Not calibrated for another mix of questions: the share that it expects is stated above.",
         "- Not tried on languages that its training rows lack.",
         '- What a template gives away (an opening such as "how old") counts for much of its score: the',
         "  evaluation reports the figures without such questions beside the others.",
@@ -60,8 +60,8 @@ def _probability(told: Mapping[str, Any]) -> list[str]:
     return [
         "Weights of the parts and scale come from real train questions that the parts did not see "
         f"({told['calibration']}).",
-        f"Evergreen share among these: {prior['train']:.3f}; "
-        f"assumed in use: {prior['used']:.3f} ({prior['how']}).",
-        f"Weighted F1 in cross-validation at the assumed share: {f1['value']:.3f} "
+        f"Evergreen share among these: {prior['train']:.3f}; in use: {prior['used']:.3f} ({prior['how']}, "
+        f"under {prior['shift']} shift).",
+        f"Weighted F1 in cross-validation at the latter share: {f1['value']:.3f} "
         f"[{f1['low']:.3f}, {f1['high']:.3f}]; AUROC {scored['auroc']:.3f}.",
     ]

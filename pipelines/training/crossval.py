@@ -46,10 +46,10 @@ class OutOfFold:
         counts = Counter(self.questions)
         return np.array([1.0 / counts[q] for q in self.questions])
 
-    def mix(self, parts: Sequence[str] | None = None) -> Mix:
+    def mix(self, parts: Sequence[str] | None = None, *, even: bool = True) -> Mix:
         """The mix of these parts (all: None) that fits the scored questions best."""
         chosen = {n: z for n, z in self.margins.items() if parts is None or n in parts}
-        return fit_mix(chosen, self.evergreen, self.weights)
+        return fit_mix(chosen, self.evergreen, self.weights, even=even)
 
     def judged(self, parts: Sequence[str] | None = None) -> np.ndarray:
         """Log odds at even odds by a mix that was itself fitted to the other folds, float64 [n]."""

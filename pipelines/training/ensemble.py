@@ -5,8 +5,14 @@ cross-validation); the prior is told, or estimated from questions without their 
 test or dev enters anything here.
 
 Between train and the place of use the share of evergreen questions differs (EverGreenQA: 90 % of real
-train questions, another share of test). The correction assumes that questions of one class look alike
-in both (label shift) and moves the intercept by the log odds of the prior in use; both priors are told.
+train questions, another share of test). Two corrections are offered, neither sees a label of the place:
+
+covariate: other questions are asked, but what a question's label is stays. P is calibrated on train as
+  its questions come; the share of evergreen questions then follows from the questions, and is told.
+label: each class looks as in train, in another share. P is calibrated at even odds, and the intercept
+  moves by the log odds of the share, which is told by params or estimated.
+
+Questions are labelled by people who read them, so the first is the default.
 """
 
 from __future__ import annotations
@@ -19,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from pipelines.data.config import Share
 from pipelines.errors import ConfigError
 from pipelines.evergreen.bag import BagRecipe, fit_bag
-from pipelines.evergreen.calibration import Mix, estimate_prior, margins_of, one_thread
+from pipelines.evergreen.calibration import EVEN, Mix, estimate_prior, margins_of, one_thread, sigmoid
 from pipelines.evergreen.classifier import Classifier
 from pipelines.evergreen.head import HeadRecipe, fit_head
 from pipelines.training.crossval import Margins, OutOfFold, ablation, enough, figures, out_of_fold
@@ -30,7 +36,9 @@ from pipelines.training.tuning import Shown, Tuner
 if TYPE_CHECKING:
     import numpy as np
 
+COVARIATE, LABEL = "covariate", "label"
 TOLD, ESTIMATED, TRAIN = "told by params", "estimated on the unlabelled test questions", "as in train"
+FOLLOWS = "mean P of the unlabelled test questions"
 
 
 @dataclass(frozen=True)
@@ -40,7 +48,8 @@ class Calibration:
     folds: int = 3  # of the train questions
     wordings: int = 3  # of a question that are scored; 0: all
     least: int = 50  # questions of each class and of real form; with fewer nothing is calibrated
-    prior: Share = 0.0  # of evergreen questions where the model is used; 0: estimated
+    shift: str = COVARIATE  # or label: what differs where the model is used
+    prior: Share = 0.0  # with shift label: of evergreen questions in use; 0: estimated
     made: tuple[str, ...] = ("synth", "template", "model")  # sources that are trained on, not scored
 
     ablate: tuple[str, ...] = ()  # of these sources: cross-validation once more without it
@@ -49,6 +58,8 @@ class Calibration:
         for source in self.ablate:
             if source not in self.made:
                 raise ConfigError(f"{source!r} is scored, not made", where="calibration.ablate")
+        if self.shift not in (COVARIATE, LABEL) or (self.prior > 0 and self.shift != LABEL):
+            raise ConfigError("shift is covariate or label; a prior goes with label", where="calibration")
         if self.folds < 2 or self.least < 1 or self.prior == 1:
             raise ConfigError("needs folds >= 2, least >= 1, prior < 1", where="calibration")
 
@@ -116,19 +127,21 @@ def train(
 def calibrated(
     model: Classifier, found: OutOfFold, there: Unlabelled, wanted: Calibration, seed: int
 ) -> tuple[Classifier, dict[str, Any]]:
-    """The parts with the mixes that fit the questions they did not see, at the prior in use."""
-    mix, alone = found.mix(), {name: found.mix([name]) for name in found.margins}
-    own = share_of(found)
-    prior, how = _prior(model, mix, there, wanted, own)
+    """The parts with the mixes that fit the questions they did not see, and what was assumed."""
+    even, own = wanted.shift == LABEL, share_of(found)
+    mix = found.mix(even=even)
+    margins = mix.margins(model.margins(there.texts, there.languages, lambda _: there.vectors))
+    share, how = _share(margins, there, wanted, own)
+    prior = share if even else EVEN
     told = {
         "calibration": f"{wanted.folds} folds by question",
         "scored": dict(Counter("evergreen" if y else "mutable" for y in _labels(found).values())),
-        "prior": {"train": own, "used": prior, "how": how},
+        "prior": {"train": own, "used": share, "how": how, "shift": wanted.shift},
         "mix": mix.plain() | {"prior": prior},
-        "cross_validation": figures(found, prior, seed),
+        "cross_validation": figures(found, share, seed),
     }
-    at = {name: replace(m, prior=prior) for name, m in alone.items()}
-    return replace(model, mix=replace(mix, prior=prior), alone=at), told
+    alone = {name: replace(found.mix([name], even=even), prior=prior) for name in found.margins}
+    return replace(model, mix=replace(mix, prior=prior), alone=alone), told
 
 
 def fit_parts(examples: Examples, recipe: Recipe, seed: int, tuner: Tuner | None) -> Classifier:
@@ -171,16 +184,16 @@ def _labels(found: OutOfFold) -> Mapping[str, bool]:
     return dict(zip(found.questions, (found.evergreen == 1).tolist(), strict=True))
 
 
-def _prior(
-    model: Classifier, mix: Mix, there: Unlabelled, wanted: Calibration, own: float
-) -> tuple[float, str]:
-    """The prior in use, and where it is from."""
+def _share(margins: np.ndarray, there: Unlabelled, wanted: Calibration, own: float) -> tuple[float, str]:
+    """Share of evergreen questions in use, and where it is from; `margins` are of the questions there."""
     import numpy as np
 
     if wanted.prior > 0:
         return wanted.prior, TOLD
     if len(set(there.questions)) < wanted.least:
         return own, TRAIN
-    z = mix.margins(model.margins(there.texts, there.languages, lambda _: there.vectors))
     counts = Counter(there.questions)
-    return estimate_prior(z, np.array([1.0 / counts[q] for q in there.questions])), ESTIMATED
+    weights = np.array([1.0 / counts[q] for q in there.questions])
+    if wanted.shift == LABEL:
+        return estimate_prior(margins, weights), ESTIMATED
+    return float(np.sort(sigmoid(margins) * weights).sum() / weights.sum()), FOLLOWS

@@ -37,6 +37,13 @@ def test_the_share_of_the_classes_in_train_does_not_enter_the_fit() -> None:
     assert fits[0].prior == fits[1].prior == 0.5
 
 
+def test_counting_questions_as_they_come_leaves_their_share_in_the_intercept() -> None:
+    y, z = drawn(0.9, 40_000, 1)
+    mix = fit_mix({"a": z}, y, np.full(len(y), 3.0), even=False)
+    assert mix.intercept == pytest.approx(log_odds(0.9), abs=0.1)
+    assert mix.predict({"a": z}).mean() == pytest.approx(y.mean(), abs=1e-4)
+
+
 def test_a_part_that_only_repeats_another_with_noise_never_weighs_less_than_nothing() -> None:
     rng = np.random.default_rng(3)
     y, z = drawn(0.7, 2000, 3)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from pipelines.errors import ConfigError, StageError
+from pipelines.training import ensemble
 from pipelines.training.crossval import OutOfFold, ablation, enough, figures, fold_of, out_of_fold
 from pipelines.training.decontaminate import Wording
 from pipelines.training.ensemble import Calibration, Unlabelled, calibrated
@@ -158,22 +159,60 @@ class Fixed:
         return {"a": self.z}
 
 
-def test_the_prior_in_use_is_told_beside_that_of_train(monkeypatch: pytest.MonkeyPatch) -> None:
-    from pipelines.training import ensemble
-
-    monkeypatch.setattr(ensemble, "replace", lambda model, **changes: changes)
+def shifted(share: float) -> tuple[OutOfFold, Fixed, Unlabelled, np.ndarray]:
+    """Scored questions at 90 % evergreen, unlabelled ones at another share of classes that look alike."""
     rng = np.random.default_rng(2)
     y = (rng.uniform(size=4000) < 0.9).astype(int)
     found = out(y, a=3.0 * rng.normal(np.where(y == 1, 1.5, -1.5), 1.0))
-    labels = rng.uniform(size=4000) < 0.6
+    labels = rng.uniform(size=4000) < share
     z = 3.0 * rng.normal(np.where(labels, 1.5, -1.5), 1.0)
     there = Unlabelled([f"t{i}" for i in range(4000)], [""] * 4000, ["en"] * 4000, np.empty((4000, 1)))
-    _, told = calibrated(Fixed(z), found, there, Calibration(), 7)  # type: ignore[arg-type]
-    assert told["prior"]["train"] == pytest.approx(y.mean())
+    return found, Fixed(z), there, labels
+
+
+@pytest.fixture
+def bare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model's changes stand for the model."""
+    replace = ensemble.replace
+    monkeypatch.setattr(
+        ensemble, "replace", lambda of, **new: new if isinstance(of, Fixed) else replace(of, **new)
+    )
+
+
+@pytest.mark.usefixtures("bare")
+def test_under_label_shift_the_share_in_use_is_estimated_and_told_beside_that_of_train() -> None:
+    found, model, there, labels = shifted(0.6)
+    changed, told = calibrated(model, found, there, Calibration(shift="label"), 7)  # type: ignore[arg-type]
+    assert told["prior"]["train"] == pytest.approx(0.9, abs=0.01)
     assert told["prior"]["used"] == pytest.approx(labels.mean(), abs=0.02)
     assert told["prior"]["how"] == "estimated on the unlabelled test questions"
-    _, given = calibrated(Fixed(z), found, there, Calibration(prior=0.7), 7)  # type: ignore[arg-type]
-    assert (given["prior"]["used"], given["prior"]["how"]) == (0.7, "told by params")
+    assert changed["mix"].prior == changed["alone"]["a"].prior == told["prior"]["used"]
+    given = Calibration(shift="label", prior=0.7)
+    _, told = calibrated(model, found, there, given, 7)  # type: ignore[arg-type]
+    assert (told["prior"]["used"], told["prior"]["how"]) == (0.7, "told by params")
     few = Unlabelled(["t"], [""], ["en"], np.empty((1, 1)))
-    _, own = calibrated(Fixed(z), found, few, Calibration(), 7)  # type: ignore[arg-type]
-    assert own["prior"]["used"] == own["prior"]["train"]
+    _, told = calibrated(model, found, few, Calibration(shift="label"), 7)  # type: ignore[arg-type]
+    assert told["prior"]["used"] == told["prior"]["train"]
+
+
+@pytest.mark.usefixtures("bare")
+def test_under_covariate_shift_p_is_that_of_train_and_the_share_follows_from_the_questions() -> None:
+    """Other questions are met, nearer to the border; what a margin means stays as it was."""
+    rng = np.random.default_rng(3)
+    z = rng.normal(2.0, 2.0, 20_000)
+    y = (rng.uniform(size=20_000) < 1 / (1 + np.exp(-z))).astype(int)
+    there = rng.normal(0.5, 1.0, 20_000)
+    truth = (1 / (1 + np.exp(-there))).mean()
+    known = Unlabelled([f"t{i}" for i in range(20_000)], [""], ["en"], np.empty((1, 1)))
+    changed, told = calibrated(Fixed(there), out(y, a=z), known, Calibration(), 7)  # type: ignore[arg-type]
+    assert changed["mix"].weights["a"] == pytest.approx(1.0, abs=0.05)
+    assert (changed["mix"].intercept, changed["mix"].prior) == (pytest.approx(0.0, abs=0.06), 0.5)
+    assert told["prior"]["used"] == pytest.approx(truth, abs=0.01)
+    assert told["prior"]["train"] == pytest.approx(y.mean())
+    assert told["prior"]["how"] == "mean P of the unlabelled test questions"
+
+
+def test_a_prior_is_told_with_label_shift_alone() -> None:
+    for wrong in ({"prior": 0.7}, {"shift": "other"}):
+        with pytest.raises(ConfigError, match="a prior goes with label"):
+            Calibration(**wrong)  # type: ignore[arg-type]
