@@ -78,11 +78,16 @@ def _repaired(text: str, fault: json.JSONDecodeError, count: Callable[[Any], tup
                     left[tried] = e
                     continue
                 if good > best[0]:
-                    best, enough = (good, tried), bad <= depth
+                    best, enough = (good, tried), bad <= depth and _is_little(text, tried, good + bad, depth)
         if enough:
             break
         frontier = sorted(left.items(), key=lambda way: len(way[0]) - way[1].pos)[:BEAM]
     return best[1] if best[0] else None
+
+
+def _is_little(text: str, left: str, records: int, taken: int) -> bool:
+    """Whether no more objects were taken out than so many records have; else less may do."""
+    return text.count("{") - left.count("{") <= taken * text.count("{") / records
 
 
 def _loads(text: str) -> Any:
