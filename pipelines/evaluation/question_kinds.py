@@ -70,6 +70,7 @@ _LEADS = (
     ),
 )
 _LEAD = [(name, re.compile(rf"(?:{rule})\b")) for name, rule in _LEADS]
+_INSIDE = [(name, re.compile(rf"\b(?:{rule})\b")) for name, rule in _LEADS if name != "yes_no"]
 _FILLER = re.compile(
     r"^(?:(?:and|but|so|then|well|okay|ok|please|tell me|can you tell me|could you tell me|do you know|"
     r"i wonder|name|say|hey|hi|hello)\b[\s,:]*)+"
@@ -106,9 +107,16 @@ def kinds(english: str) -> list[str]:
 
 
 def lead(english: str) -> str:
-    """The word that asks: how_old, how_many, who, ... yes_no; "other" where the wording opens otherwise."""
+    """The word that asks: how_old, how_many, who, ... yes_no; "other" where none does.
+
+    It opens the wording, or is the first such word in it ("The Pripyat flows into which river?").
+    """
     low = _FILLER.sub("", " ".join(english.casefold().split()).lstrip("\"'«“¿ "))
-    return next((name for name, rule in _LEAD if rule.match(low)), "other")
+    opening = next((name for name, rule in _LEAD if rule.match(low)), None)
+    if opening is not None:
+        return opening
+    later = [(found.start(), n) for n, (_, rule) in enumerate(_INSIDE) if (found := rule.search(low))]
+    return _INSIDE[min(later)[1]][0] if later else "other"
 
 
 def tense(english: str) -> str:

@@ -11,10 +11,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
+from pipelines.evaluation.question_kinds import KINDS
 from pipelines.evaluation.report_tables import BLANK, Table, bounded, number, whole, words
 
 EVALUATION, VERBAL = "evaluation/evergreen", "evaluation/verbal"
 PLOTS = ("reliability.svg", "accept.svg")
+SHOWN = 2  # errors of a kind and direction
 
 Figures = Mapping[str, Any]
 
@@ -34,6 +38,7 @@ def tables(data: Path) -> list[Table]:
         _decontamination(told),
         _accepting(told),
         _kinds(told),
+        *_examples(pl.read_parquet(data / EVALUATION / "rows.parquet"), told),
         _forms(told),
         _splits(told),
         *_change_rates(told),
@@ -151,6 +156,29 @@ def _kinds(told: Figures) -> Table:
         rows,
         _warning(told),
     )  # fmt: skip
+
+
+def _examples(rows: pl.DataFrame, told: Figures) -> Iterator[Table]:
+    """The surest errors among English wordings, at most `SHOWN` a kind and direction."""
+    wrong = rows.filter((pl.col("language") == "en") & (pl.col("prediction") != pl.col("label")))
+    wrong = wrong.sort((pl.col("p_evergreen") - 0.5).abs(), "row_id", descending=[True, False])
+    shown = [
+        [words(kind), row["prediction"], number(row["p_evergreen"]), row["question"]]
+        for kind in (*KINDS, "none")
+        for prediction in ("evergreen", "mutable")
+        for row in wrong.filter(pl.col("prediction") == prediction)
+        .filter(pl.col("kinds").list.contains(kind) if kind in KINDS else pl.col("kinds").list.len() == 0)
+        .head(SHOWN)
+        .to_dicts()
+    ]
+    if shown:
+        yield Table(
+            "Examples of errors",
+            f"The surest ones, at most {SHOWN} of each kind and direction; the rows of the stage hold all.",
+            ["kind", "taken for", "P(evergreen)", "question"],
+            shown,
+            _warning(told),
+        )
 
 
 def _forms(told: Figures) -> Table:

@@ -61,6 +61,8 @@ def test_a_wording_is_of_these_kinds(wording: str, told: list[str]) -> None:
         ("Does a hamster have a tail?", ("yes_no", "present")),
         ("Why did the dinosaurs vanish?", ("why", "past")),
         ("The capital of Peru", ("other", "present")),
+        ("The Pripyat flows into which river?", ("which", "present")),
+        ("From a sailor's view, how deep is the Baltic?", ("how_measured", "present")),
         ("", ("other", "present")),
     ],
 )

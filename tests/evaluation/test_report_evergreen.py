@@ -13,6 +13,7 @@ from pipelines.evaluation import report_evergreen
 from pipelines.evaluation.evergreen_figures import Beside, Params, evaluate
 from pipelines.evaluation.report import _render
 from pipelines.evaluation.report_tables import Table, bounded, number
+from pipelines.evaluation.systems import described
 from pipelines.evaluation.verbal_figures import figures_of
 
 
@@ -60,6 +61,10 @@ def laid(root: Path, questions: int, small: int) -> Path:
     for name, told in figures.items():
         (root / "evaluation" / name).mkdir(parents=True)
         (root / "evaluation" / name / "metrics.json").write_text(json.dumps(told))
+    judged = described(rows).with_columns(
+        prediction=pl.when(pl.col("p_bag") >= 0.5).then(pl.lit("evergreen"))
+    )
+    judged.write_parquet(root / "evaluation/evergreen/rows.parquet")
     for name in report_evergreen.PLOTS:
         (root / "evaluation/evergreen" / name).write_text("<svg></svg>")
     return root
@@ -89,6 +94,14 @@ def test_the_tables_say_what_the_figures_say(tmp_path: Path) -> None:
     assert "1 test questions stand in train, 0 more nearly" in tables["Full and decontaminated"].about
     assert all(t.note == "" for t in tables.values())
     assert all(len(row) == len(t.columns) for t in tables.values() for row in t.rows)
+
+
+def test_the_surest_errors_of_a_kind_are_shown(tmp_path: Path) -> None:
+    tables = by_title(report_evergreen.tables(laid(tmp_path, 40, 10)))
+    assert tables["Examples of errors"].rows == [
+        ["living person", "evergreen", "0.200", "How old is Tom Hanks?"]
+        for _ in range(report_evergreen.SHOWN)
+    ]
 
 
 def test_every_table_of_too_few_questions_says_so(tmp_path: Path) -> None:
