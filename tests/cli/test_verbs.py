@@ -116,9 +116,11 @@ def test_outside_a_workspace_the_cure_is_init(
 def _let_templates_make_questions(workspace: Path) -> None:
     """So that no stage up to curate asks a model."""
     path = workspace / "params.yaml"
-    before = path.read_text()
-    path.write_text(before.replace("by_model: 0.2", "by_model: 0.0"))
-    assert path.read_text() != before
+    params = yaml.safe_load(path.read_text())
+    params["evergreen"]["synthesize"]["by_model"] = 0.0
+    for step in ("verify", "translate", "aliases"):
+        params["evergreen"][step]["sources"] = ["model"]
+    path.write_text(yaml.safe_dump(params, sort_keys=False))
 
 
 def test_a_run_of_some_stages_status_and_trace_agree(
