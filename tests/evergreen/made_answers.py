@@ -134,7 +134,7 @@ def answer(body: dict[str, Any]) -> str:
         told = next(line for line in asked.split("\n") if line.startswith("Answer: "))
         forms = FORMS.get(told.removeprefix("Answer: "), ["something else"])
         return forms if isinstance(forms, str) else json.dumps({"answers": forms})
-    return _wordings(json.loads(asked.split("\n", 1)[1])["question"], list(schema["required"]))
+    return _wordings(json.loads(asked.split("\n", 1)[1]), list(schema["required"]))
 
 
 def _label(question: str) -> str:
@@ -154,12 +154,12 @@ def _pairs(asked: str) -> str:
     return json.dumps({"pairs": [{"question": q, "reply": a} for q, a in pairs]})
 
 
-def _wordings(question: str, languages: list[str]) -> str:
+def _wordings(given: dict[str, str], languages: list[str]) -> str:
+    question = given["question"]
     if question in BACK and languages == ["en"]:
         return json.dumps({"en": {"question": BACK[question]}})
     told = WORDINGS.get(question, dict.fromkeys(languages, ("no JSON", "")))
     if any(told[k][0] == "no JSON" for k in languages):
         return "no JSON"
-    return json.dumps(
-        {k: {"question": told[k][0], "reply": told[k][1]} for k in languages}, ensure_ascii=False
-    )
+    said = {k: dict(zip(given, told[k], strict=False)) for k in languages}  # with a reply where one was given
+    return json.dumps(said, ensure_ascii=False)

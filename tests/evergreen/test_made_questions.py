@@ -257,6 +257,29 @@ def test_a_source_in_another_language_goes_by_way_of_english_and_stays_as_it_was
     assert found["a", "de"]["parents"] == [found["a", "en"]["row_id"]]
 
 
+def test_ingested_questions_of_a_split_are_translated_and_stay_where_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = lay(tmp_path, monkeypatch, **{"translate.splits": "[train]"})
+    told = {"a": ("train", "ru", "Кто вырыл канал Халден в 1700 году?"), "b": ("test", "en", "Who is it?")}
+    told |= {"c": ("train", "sv", "Vem grävde kanalen?")}
+    put(mine, "verify", [])
+    put(
+        mine,
+        "ingest",
+        [
+            {"question_id": i, "split": s, "language": k, "question": q, "source": "real"}
+            for i, (s, k, q) in told.items()
+        ],
+    )
+    with served(monkeypatch):
+        assert main(["evergreen.translate"]) == 0
+    assert reasons(mine, "translate") == {"rejected(unknown_language)": 3}
+    found = rows(mine, "translate")
+    assert sorted(found["language"]) == ["de", "en", "fr"] and set(found["question_id"]) == {"a"}
+    assert set(found["source"]) == {"real"} and found["answer"].null_count() == 3
+
+
 def _schema(request: dict[str, Any]) -> dict[str, Any]:
     schema: dict[str, Any] = request["body"]["response_format"]["json_schema"]["schema"]
     return schema
