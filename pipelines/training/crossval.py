@@ -1,7 +1,8 @@
 """What the parts of the classifier say of train questions that they were not trained on.
 
-Law: a question is in one fold in all its wordings, by (seed, question id) alone. No test or dev row is
-looked at: what is chosen by these figures is chosen on train.
+Law: a question is in one fold in all its wordings, by (seed, question id) alone. What is scored is kept
+as far from what is trained on as test is: a question that equals or nearly equals a scored one is left
+out meanwhile. No test or dev row is looked at: what is chosen by these figures is chosen on train.
 
 Only questions of real form are scored: made ones (templates, a model's) are all of one kind a label, and
 what tells them apart tells nothing of the questions that people ask.
@@ -17,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 from pipelines.data.rows import digest
 from pipelines.errors import StageError
 from pipelines.evaluation.metrics import Scored, auroc, difference, f1_intervals
-from pipelines.evergreen.calibration import Mix, fit_mix, log_odds, sigmoid
+from pipelines.evergreen.calibration import Mix, fit_mix, log_odds, one_thread, sigmoid
+from pipelines.training.decontaminate import equal_leaks, near_leaks
 from pipelines.training.examples import Examples
 
 if TYPE_CHECKING:
@@ -70,24 +72,34 @@ def fold_of(question: str, seed: int, folds: int) -> int:
     return int(digest("fold", seed, question), 16) % folds
 
 
-def out_of_fold(
-    examples: Examples, made: Sequence[str], folds: int, wordings: int, seed: int, fit: Fit
-) -> OutOfFold:
-    """Fits each part `folds` times, and scores questions whose source is not `made`.
-
-    wordings: how many of a question's embedded wordings are scored, those first `in_turn`; 0: all.
+@dataclass(frozen=True)
+class Folds:
+    """made: sources that are not scored; wordings: of a question that are, those first `in_turn`, 0 for all
+    that are embedded; near: cosine within a language from which a question nearly equals another.
     """
+
+    made: Sequence[str]
+    count: int
+    wordings: int
+    near: float
+    seed: int
+
+
+def out_of_fold(examples: Examples, how: Folds, fit: Fit) -> OutOfFold:
+    """Fits each part once a fold, and scores the questions of real form that it did not see."""
     import numpy as np
 
+    made, folds, wordings, seed = how.made, how.count, how.wordings, how.seed
     of = {q: fold_of(q, seed, folds) for q in {w.question_id for w in examples.rows}}
     scored, told = [], []
     for fold in range(folds):
         inside = {q for q, f in of.items() if f == fold}
         real = {w.question_id for w in examples.rows if w.source not in made}
-        held = examples.without(of.keys() - (inside & real)).embedded_alone().first(wordings, seed)
+        held = examples.without(of.keys() - (inside & real)).embedded_alone()
         if not held.rows:
             continue
-        score = fit(examples.without(inside))
+        score = fit(_apart(examples.without(inside), held, how.near))
+        held = held.first(wordings, seed)
         scored.append((fold, held))
         told.append(score(held))
     rows = [w for _, held in scored for w in held.rows]
@@ -98,6 +110,14 @@ def out_of_fold(
         np.concatenate([np.full(len(held.rows), fold) for fold, held in scored]),
         {name: np.concatenate([t[name] for t in told]) for name in told[0]},
     )
+
+
+def _apart(rest: Examples, held: Examples, near: float) -> Examples:
+    """The rows to train on without those that equal or nearly equal a held question, in all wordings."""
+    known = rest.embedded_alone()
+    with one_thread():
+        close = near_leaks(known.rows, known.vectors, held.rows, held.vectors, near)
+    return rest.without({*close, *equal_leaks(rest.rows, held.rows)})
 
 
 def enough(examples: Examples, made: Sequence[str], least: int) -> bool:

@@ -28,7 +28,7 @@ from pipelines.evergreen.bag import BagRecipe, fit_bag
 from pipelines.evergreen.calibration import EVEN, Mix, estimate_prior, margins_of, one_thread, sigmoid
 from pipelines.evergreen.classifier import Classifier
 from pipelines.evergreen.head import HeadRecipe, fit_head
-from pipelines.training.crossval import Margins, OutOfFold, ablation, enough, figures, out_of_fold
+from pipelines.training.crossval import Folds, Margins, OutOfFold, ablation, enough, figures, out_of_fold
 from pipelines.training.decontaminate import Wording
 from pipelines.training.examples import Examples, balanced
 from pipelines.training.tuning import Shown, Tuner
@@ -74,6 +74,7 @@ class Recipe:
     bag_share: float
     balance: float
     tuned_balance: float
+    near: float  # cosine from which a question nearly equals another
 
 
 @dataclass(frozen=True)
@@ -108,12 +109,14 @@ def train(
         what = f"fewer than {wanted.least} questions of a class: nothing is calibrated"
         return replace(model, mix=halves), {"calibration": what}
 
+    folds = Folds(wanted.made, wanted.folds, wanted.wordings, recipe.near, seed)
+
     def fit(part: Examples) -> Any:
         fitted = fit_parts(part, recipe, seed, tuner)
         return lambda held: margins(fitted, held)
 
     def scored(part: Examples) -> OutOfFold:
-        return out_of_fold(part, wanted.made, wanted.folds, wanted.wordings, seed, fit)
+        return out_of_fold(part, folds, fit)
 
     found = scored(examples)
     model, told = calibrated(model, found, there, wanted, seed)

@@ -67,7 +67,13 @@ class Params:
     @property
     def recipe(self) -> Recipe:
         return Recipe(
-            self.bag, self.head, self.calibration, self.bag_share, self.balance, self.encoder.balance
+            self.bag,
+            self.head,
+            self.calibration,
+            self.bag_share,
+            self.balance,
+            self.encoder.balance,
+            self.near_cosine,
         )
 
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from pipelines.errors import ConfigError, StageError
 from pipelines.training import ensemble
-from pipelines.training.crossval import OutOfFold, ablation, enough, figures, fold_of, out_of_fold
+from pipelines.training.crossval import Folds, OutOfFold, ablation, enough, figures, fold_of, out_of_fold
 from pipelines.training.decontaminate import Wording
 from pipelines.training.ensemble import Calibration, Unlabelled, calibrated
 from pipelines.training.examples import Examples, balanced
+
+FOLDS = Folds(("synth",), 4, 0, 0.95, 7)
 
 
 def wording(question: str, language: str, evergreen: bool, source: str = "real") -> Wording:
@@ -23,7 +26,7 @@ def examples(real: int = 40, made: int = 10) -> Examples:
     """Each question in two languages; every second real one is evergreen; made ones are mutable."""
     rows = [wording(f"q{i}", x, i % 2 == 0) for i in range(real) for x in ("en", "fr")]
     rows += [wording(f"m{i}", x, False, "synth") for i in range(made) for x in ("en", "fr")]
-    return Examples(rows, range(len(rows)), np.arange(len(rows), dtype=float)[:, None])
+    return Examples(rows, range(len(rows)), np.eye(len(rows)))  # no row is near another
 
 
 def test_no_wording_of_a_scored_question_is_trained_on_and_every_real_one_is_scored_once() -> None:
@@ -39,11 +42,11 @@ def test_no_wording_of_a_scored_question_is_trained_on_and_every_real_one_is_sco
             assert {w.source for w in held.rows} == {"real"}
             assert {w.question_id for w in whole.rows} - trained >= ours
             seen.append(ours)
-            return {"place": held.vectors[:, 0]}
+            return {"place": held.vectors.argmax(axis=1).astype(float)}
 
         return score
 
-    found = out_of_fold(whole, ("synth",), 4, 0, 7, fit)  # type: ignore[arg-type]
+    found = out_of_fold(whole, FOLDS, fit)  # type: ignore[arg-type]
     assert sorted(q for s in seen for q in s) == sorted(f"q{i}" for i in range(40))
     assert len(found.questions) == 80
     by_row = {w.row_id: float(i) for i, w in enumerate(whole.rows)}
@@ -53,6 +56,30 @@ def test_no_wording_of_a_scored_question_is_trained_on_and_every_real_one_is_sco
     assert found.weights.sum() == 40
 
 
+def test_what_equals_or_nearly_equals_a_held_question_is_not_trained_on_meanwhile() -> None:
+    """As test is kept: q0 and q1 are near in French, q2 and q3 equal across languages."""
+    whole = examples()
+    rows, vectors = list(whole.rows), np.eye(len(whole.rows))
+    rows[5] = replace(rows[5], question="one wording")
+    rows[6] = replace(rows[6], question="One wording!")
+    vectors[3] = 0.96 * vectors[1] + 0.28 * vectors[3]
+    pairs = {"q0": "q1", "q1": "q0", "q2": "q3", "q3": "q2"}
+
+    def fit(part: Examples) -> object:
+        trained = {w.question_id for w in part.rows}
+
+        def score(held: Examples) -> Mapping[str, np.ndarray]:
+            ours = {w.question_id for w in held.rows}
+            gone = {w.question_id for w in whole.rows if w.source == "real"} - trained - ours
+            assert gone == {pairs[q] for q in ours & pairs.keys()} - ours
+            return {"zero": np.zeros(len(held.rows))}
+
+        return score
+
+    out_of_fold(Examples(rows, whole.embedded, vectors), FOLDS, fit)  # type: ignore[arg-type]
+    assert len({fold_of(q, 7, 4) for q in ("q0", "q1")} | {fold_of(q, 7, 4) for q in ("q2", "q3")}) > 1
+
+
 def test_made_questions_in_the_held_fold_are_not_trained_on_either() -> None:
     whole, trained = examples(), []
 
@@ -60,17 +87,17 @@ def test_made_questions_in_the_held_fold_are_not_trained_on_either() -> None:
         trained.append({w.question_id for w in part.rows})
         return lambda held: {"zero": np.zeros(len(held.rows))}
 
-    out_of_fold(whole, ("synth",), 4, 0, 7, fit)  # type: ignore[arg-type]
+    out_of_fold(whole, FOLDS, fit)  # type: ignore[arg-type]
     for fold, ids in enumerate(trained):
         assert ids == {w.question_id for w in whole.rows if fold_of(w.question_id, 7, 4) != fold}
 
 
 def test_so_many_wordings_of_a_question_are_scored_as_are_wanted() -> None:
     def fit(part: Examples) -> object:
-        return lambda held: {"place": held.vectors[:, 0]}
+        return lambda held: {"place": held.vectors.argmax(axis=1).astype(float)}
 
     whole = examples()
-    found = out_of_fold(whole, ("synth",), 4, 1, 7, fit)  # type: ignore[arg-type]
+    found = out_of_fold(whole, replace(FOLDS, wordings=1), fit)  # type: ignore[arg-type]
     assert sorted(found.questions) == sorted(f"q{i}" for i in range(40))
     assert set(found.languages) == {"en", "fr"}
     by_row = {w.row_id: float(i) for i, w in enumerate(whole.rows)}
@@ -173,7 +200,6 @@ def shifted(share: float) -> tuple[OutOfFold, Fixed, Unlabelled, np.ndarray]:
 @pytest.fixture
 def bare(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model's changes stand for the model."""
-    replace = ensemble.replace
     monkeypatch.setattr(
         ensemble, "replace", lambda of, **new: new if isinstance(of, Fixed) else replace(of, **new)
     )
