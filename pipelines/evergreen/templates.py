@@ -39,6 +39,7 @@ FILES = (
     "templates/calendar.yaml",
     "templates/words.yaml",
     "templates/general.yaml",
+    "templates/places.yaml",
 )
 WITHHELD = "templates/withheld.txt"  # fillings that equal a question of the public test or dev set, by hash
 MARKS = "?？؟.。 \u00a0"
