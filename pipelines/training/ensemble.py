@@ -18,7 +18,7 @@ Questions are labelled by people who read them, so the first is the default.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 COVARIATE, LABEL = "covariate", "label"
 TOLD, ESTIMATED, TRAIN = "told by params", "estimated on the unlabelled test questions", "as in train"
 FOLLOWS = "mean P of the unlabelled test questions"
+
+
+Keep = Callable[[OutOfFold, float], None]  # what was scored, and the prior that the model is used at
 
 
 @dataclass(frozen=True)
@@ -94,9 +97,14 @@ class Unlabelled:
 
 
 def train(
-    examples: Examples, there: Unlabelled, recipe: Recipe, seed: int, tuner: Tuner | None
+    examples: Examples,
+    there: Unlabelled,
+    recipe: Recipe,
+    seed: int,
+    tuner: Tuner | None,
+    keep: Keep = lambda found, prior: None,
 ) -> tuple[Classifier, dict[str, Any]]:
-    """The calibrated classifier, and what cross-validation says of it.
+    """The calibrated classifier, and what cross-validation says of it; `keep` gets its scores.
 
     Raises StageError without both labels.
     """
@@ -120,6 +128,7 @@ def train(
 
     found = scored(examples)
     model, told = calibrated(model, found, there, wanted, seed)
+    keep(found, told["prior"]["used"])
     for source in wanted.ablate:
         less = scored(examples.without_source(source))
         without = ablation(found, less, told["prior"]["used"], seed)

@@ -31,10 +31,12 @@ from pipelines.evergreen.served import CARD, registered
 from pipelines.pace import Sight
 from pipelines.progress import Progress
 from pipelines.training.card import card
+from pipelines.training.crossval import OutOfFold
 from pipelines.training.decontaminate import Leak, Wording, equal_leaks, near_leaks
 from pipelines.training.drawn import Templates, drawn, is_drawn
 from pipelines.training.ensemble import Calibration, Recipe, Unlabelled, fit_parts, train
 from pipelines.training.examples import Examples
+from pipelines.training.held_scores import no_scores, scores
 from pipelines.training.tuning import Tuning, tuner
 
 if TYPE_CHECKING:
@@ -78,7 +80,7 @@ class Params:
 
 
 def run(step: AskingStep, params: Params) -> None:
-    """Reads evergreen/curate; writes model/, contaminated/, metrics.json."""
+    """Reads evergreen/curate; writes model/, contaminated/, metrics.json, the scores out of fold."""
     started = tracking.now()
     rows = step.read("evergreen/curate")
     trained, test = wordings(rows, "train"), wordings(rows, "test")
@@ -97,7 +99,13 @@ def run(step: AskingStep, params: Params) -> None:
     if layers is not None:
         layers.see([t.question for t in test])
     there = Unlabelled.of(test, test_vectors)
-    model, told = train(clean, there, params.recipe, step.seed, layers)
+    scored = [no_scores()]
+
+    def keep(found: OutOfFold, prior: float) -> None:
+        scored.append(scores(found, prior, clean))
+
+    model, told = train(clean, there, params.recipe, step.seed, layers, keep)
+    step.table("out_of_fold", scored[-1])
     leaky = fit_parts(everything, params.recipe, step.seed, layers)
     replace(leaky, mix=model.mix, alone=model.alone).save(step.out("contaminated"))
     step.metrics = plain({**describe(clean, everything, equal, near), **told})
