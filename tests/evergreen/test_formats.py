@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 from evergreen_rows import raw_folder
 
+from pipelines.data.config import load
 from pipelines.errors import ConfigError, HeadraceError, InputError
 from pipelines.evergreen import ingest
 from pipelines.evergreen.alias_cells import members
@@ -524,3 +525,8 @@ def test_sentences_in_a_list_are_not_split_at_semicolons() -> None:
     assert members("['\\d']") == ["\\d"]
     assert members("array(['x'])[") == ["array(['x'])["]
     assert members("[array(['x'])]") is None
+
+
+def test_a_role_that_does_not_exist_cannot_be_mapped() -> None:
+    with pytest.raises(ConfigError, match=r"unknown key 'qestion'.*did you mean 'question'\?"):
+        load(ingest.Params, {"columns": {"qestion": "q"}}, "evergreen.ingest")
