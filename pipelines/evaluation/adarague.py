@@ -174,8 +174,8 @@ def _table(one: _Set, path: Path, base: Path) -> None:
             told = record.values
             golds = texts_of(told.get("reference")) or spans_of(told.get("answer_objects") or "[]")
             said: dict[str, Any] = {"question": text_of(told.get("question_text")), "split": split}
-            said["golds"] = golds or None
             known = one.fields.get(key, {})
+            said["golds"] = known.get("golds") or golds or None
             said["answer"] = known.get("answer", text_of(told.get("no_retrieve")))
             one.say(key, record.place(), **said)
         except ValueError as e:

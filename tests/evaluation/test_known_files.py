@@ -132,6 +132,33 @@ def test_scored_answers_join_by_the_order_of_the_ground_truth(tmp_path: Path) ->
     assert {one.dataset for one in known} == {"nq"} and {one.split for one in known} == {"test"}
 
 
+def test_the_large_tables_give_the_questions_and_train_rows_of_a_set(tmp_path: Path) -> None:
+    adarague_files(tmp_path / "raw", SCORED)
+    head = "qid,question_text,answer_objects,context,reference,rag_one_retrieve,no_retrieve\n"
+    spans = "\"[{'spans': array(['Pisa', 'Lucca'], dtype=object)}]\""
+    put(
+        tmp_path / "raw",
+        "adaptive_rag_nq/test.csv",
+        f"{head}b,Which city?,{spans},{{}},\"['Oslo']\",x,Milan\n",
+    )
+    put(
+        tmp_path / "raw",
+        "adaptive_rag_nq/train.csv",
+        f"{head}t,Which tower?,{spans},,,x,Pis\\u00e1\n,No key?,,,,,\n",
+    )
+    known, (unread,), _ = read(tmp_path / "raw")
+    by_key = {one.key: one for one in known}
+    city, tower = by_key["b"], by_key["t"]
+    assert (city.question, city.answer, city.golds, city.split) == (
+        "Which city?",
+        "rome.",
+        ("Rome", "Roma"),
+        "test",
+    )
+    assert (tower.golds, tower.answer, tower.split, tower.scores) == (("Pisa", "Lucca"), "Pisá", "train", {})
+    assert (unread.reason, unread.place.line) == ("bad_record", 3)
+
+
 def test_another_number_of_scored_answers_is_refused_and_a_bad_one_costs_itself(tmp_path: Path) -> None:
     adarague_files(tmp_path / "short", SCORED[:1])
     with pytest.raises(InputError, match="1 answers for 2 keys"):
