@@ -23,6 +23,7 @@ from pipelines.progress import last
 from pipelines.step import read_outcomes
 
 PLOTS = {".png": "image/png", ".svg": "image/svg+xml"}
+SHALLOW = 2  # levels of a metric that is shown by itself
 PLOT_BYTES = 400_000  # a larger picture would make the event log heavy
 
 CALLS = {  # how the figures of a run's model calls are called here
@@ -76,7 +77,7 @@ def counts(outcomes: Mapping[str, Any]) -> Metadata:
     ]
     if reasons:
         found["reasons"] = dg.MetadataValue.md(table(reasons))
-    found |= {f"metric/{k}": v for k, v in flat(dict(outcomes.get("metrics") or {})).items()}
+    found |= figures(dict(outcomes.get("metrics") or {}))
     return {k: v for k, v in found.items() if v is not None}
 
 
@@ -104,7 +105,23 @@ def _published(root: Path, stage: Stage) -> list[Path]:
 
 def _metrics(path: Path) -> Metadata:
     value = json.loads(path.read_text(encoding="utf-8"))
-    return {f"metric/{k}": v for k, v in flat(value).items()} if isinstance(value, Mapping) else {}
+    return figures(value) if isinstance(value, Mapping) else {}
+
+
+def figures(metrics: Mapping[str, Any]) -> Metadata:
+    """Metrics of one or two levels each by name, so that Dagster draws them over time; deeper ones as tables.
+
+    A page of hundreds of names shows nothing, and long ones run into the next column.
+    """
+    found: Metadata = {}
+    deep: dict[str, list[dict[str, Any]]] = {}
+    for name, value in flat(metrics).items():
+        if name.count("/") < SHALLOW:
+            found[f"metric/{name}"] = value
+        else:
+            top, rest = name.split("/", 1)
+            deep.setdefault(top, []).append({"figure": rest.replace("/", " / "), "value": value})
+    return found | {f"figures/{top}": dg.MetadataValue.md(table(rows)) for top, rows in deep.items()}
 
 
 def _plot(path: Path) -> Metadata:

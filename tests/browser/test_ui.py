@@ -86,7 +86,7 @@ def test_the_asset_graph_shows_every_group_and_its_stages(ui: Ui) -> None:
         ui.page.get_by_text(group, exact=True).first.wait_for()
     ui.shot("1-groups")
     ui.page.goto(f"{ui.dagster}/locations/__repository__@headrace/asset-groups/evergreen/lineage")
-    for step in ("ingest", "curate", "classify", "filter", "refresh"):
+    for step in ("ingest", "synthesize", "verify", "translate", "aliases", "curate", "classify", "refresh"):
         ui.page.get_by_text(step, exact=True).first.wait_for()
     ui.shot("2-evergreen")
 
@@ -100,7 +100,26 @@ def test_an_asset_shows_its_rows_and_its_checks(ui: Ui) -> None:
     ui.page.goto(f"{ui.dagster}/assets/evergreen/refresh?view=checks")
     ui.page.get_by_text("outcomes_add_up").first.wait_for()
     ui.page.get_by_text("gate", exact=True).first.wait_for()
+    ui.page.get_by_text("fresh_answers").first.wait_for()
     ui.shot("4-checks")
+
+
+def test_an_asset_shows_how_its_answers_changed(ui: Ui) -> None:
+    ui.page.goto(f"{ui.dagster}/assets/evergreen/refresh")
+    row = ui.page.locator("tr").filter(has_text="plot/refresh_history").first
+    row.get_by_text("Show Markdown").click()
+    plot = ui.page.locator("img[alt=refresh_history]").first
+    plot.wait_for()
+    assert plot.evaluate("image => image.naturalWidth") > 500, "the picture is drawn, not a broken one"
+    ui.shot("9-history")
+
+
+def test_the_curated_questions_show_what_was_counted_again(ui: Ui) -> None:
+    ui.page.goto(f"{ui.dagster}/assets/evergreen/curate?view=checks")
+    for check in ("no_leak", "no_conflict", "class_balance", "outcomes_add_up"):
+        ui.page.get_by_text(check, exact=True).first.wait_for()
+    ui.page.get_by_text("Succeeded").first.wait_for()
+    ui.shot("10-counted-again")
 
 
 def test_materialize_makes_a_new_version_of_the_data(ui: Ui) -> None:
