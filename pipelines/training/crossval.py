@@ -53,8 +53,8 @@ class OutOfFold:
         chosen = {n: z for n, z in self.margins.items() if parts is None or n in parts}
         return fit_mix(chosen, self.evergreen, self.weights, even=even)
 
-    def judged(self, parts: Sequence[str] | None = None) -> np.ndarray:
-        """Log odds at even odds by a mix that was itself fitted to the other folds, float64 [n]."""
+    def judged(self, parts: Sequence[str] | None = None, *, even: bool = True) -> np.ndarray:
+        """Log odds (even: at even odds) by a mix that was itself fitted to the other folds, float64 [n]."""
         import numpy as np
 
         names = [n for n in self.margins if parts is None or n in parts]
@@ -62,7 +62,7 @@ class OutOfFold:
         for fold in np.unique(self.fold):
             here, rest = self.fold == fold, self.fold != fold
             others = {n: self.margins[n][rest] for n in names}
-            mix = fit_mix(others, self.evergreen[rest], self.weights[rest])
+            mix = fit_mix(others, self.evergreen[rest], self.weights[rest], even=even)
             found[here] = mix.margins({n: self.margins[n][here] for n in names})
         return found
 
