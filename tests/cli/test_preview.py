@@ -32,7 +32,9 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         for n in range(2, 2 + PROBLEMS)
     ]
     (tmp_path / "problems.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert main(["init", "w", "--source", "trit=problems.jsonl"]) == 0
+    quiet = ["synthesize.by_model=0.0", *(f"{s}.sources=[model]" for s in ("verify", "translate", "aliases"))]
+    sets = [word for each in quiet for word in ("--set", f"evergreen.{each}")]  # nothing is asked for
+    assert main(["init", "w", "--source", "trit=problems.jsonl", *sets]) == 0
     path = tmp_path / "w" / "params.yaml"
     priced = "prices: {gemma3-270m: {prompt: 1, completion: 10}}"
     path.write_text(path.read_text().replace("prices: {}", priced))
@@ -89,10 +91,9 @@ def test_a_run_asks_exactly_what_the_preview_counted(
     assert (
         lines["trit.reason@fr"]["unknown"] == "trit.translate@fr" and lines["trit.reason@fr"]["models"] == []
     )
-    (made,) = lines["evergreen.synthesize"]["models"]
-    assert total["new"] == 4 * PROBLEMS + made["new"] and "trit.reason@fr" in total["unknown"]
-    assert lines["evergreen.verify"]["unknown"] == "evergreen.synthesize"
-    assert lines["training.evergreen"]["texts_new"] > 0 and "evergreen.curate" not in lines
+    assert total["new"] == 4 * PROBLEMS and "trit.reason@fr" in total["unknown"]
+    assert lines["evergreen.synthesize"]["models"] == [] and not lines["evergreen.verify"]["unknown"]
+    assert lines["training.evergreen"]["texts_new"] > 0 and "evergreen.ingest" not in lines
 
     assert main(["run", "trit.translate@fr"]) == 0
     assert len(server.requests()) == 2 * PROBLEMS
