@@ -14,7 +14,9 @@ from typing import Any
 import polars as pl
 
 from pipelines.evaluation.question_kinds import KINDS
-from pipelines.evaluation.report_tables import BLANK, Table, bounded, number, whole, words
+from pipelines.evaluation.report_tables import BLANK, Table, bounded, in_order, number, whole, words
+from pipelines.evaluation.systems import CONSTANT, NAMES
+from pipelines.evergreen.schema import SPLITS
 
 EVALUATION, VERBAL = "evaluation/evergreen", "evaluation/verbal"
 PLOTS = ("reliability.svg", "accept.svg")
@@ -48,10 +50,11 @@ def tables(data: Path) -> list[Table]:
 
 
 def systems(told: Figures) -> list[str]:
-    """The scored systems of metrics.json: what has a weighted F1 and both classes."""
-    return [
+    """The scored systems of metrics.json: what has a confusion by language, the classifier first."""
+    found = [
         k for k, v in told.items() if isinstance(v, Mapping) and "confusion" in v and "templates" not in v
     ]
+    return in_order(found, (*NAMES.values(), CONSTANT))
 
 
 def _systems(told: Figures) -> Table:
@@ -145,7 +148,8 @@ def _kinds(told: Figures) -> Table:
     names = ("questions", "rows", "evergreen_share", "false_positives", "false_positive_rate",
              "false_negatives", "false_negative_rate", "weighted_f1")  # fmt: skip
     rows = [
-        [words(kind), *(number(own.get(n)) for n in names)] for kind, own in told["errors_by_kind"].items()
+        [words(kind), *(number(told["errors_by_kind"][kind].get(n)) for n in names)]
+        for kind in ("any", *KINDS, "none")
     ]
     return Table(
         "Errors by kind of question",
@@ -205,7 +209,8 @@ def _splits(told: Figures) -> Table:
     rows = [
         [split, whole(own["questions"]), number(own["evergreen_share"]),
          *(number(own.get(n)) for n in ("mean_p", "ece", "brier", "auroc", "weighted_f1", "constant"))]
-        for split, own in told["splits"].items()
+        for split in in_order(told["splits"], SPLITS)
+        for own in [told["splits"][split]]
     ]  # fmt: skip
     return Table(
         "Base rates and calibration by split",
@@ -231,7 +236,8 @@ def _change_rates(told: Figures) -> Iterator[Table]:
     rows = [
         [f"{split}, {rate}", whole(own[rate]["questions"]), bounded(own[rate]["mean_p"]),
          bounded(own[rate]["called_evergreen"])]
-        for split, own in told["change_rate"].items()
+        for split in in_order(told["change_rate"], SPLITS)
+        for own in [told["change_rate"][split]]
         for rate in ("never", "slow", "fast")
         if rate in own
     ]  # fmt: skip
@@ -247,7 +253,8 @@ def _change_rates(told: Figures) -> Iterator[Table]:
 
 def _verbal(told: Figures) -> Table:
     rows = []
-    for name, own in told["methods"].items():
+    for name in in_order(told["methods"], ("verbal", "uar", "mulan")):
+        own = told["methods"][name]
         cost = own["cost_per_1000"]
         rows.append(
             [

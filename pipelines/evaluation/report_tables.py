@@ -5,7 +5,7 @@ Law: a cell is text made here; the page escapes it. A figure that is not there i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 BLANK = "–"
@@ -20,6 +20,12 @@ class Table:
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     note: str = ""  # what the figures are not
+
+
+def in_order(found: Iterable[str], usual: Sequence[str]) -> list[str]:
+    """The names in the usual order, those that are in none behind them by their letters."""
+    place = {name: n for n, name in enumerate(usual)}
+    return sorted(found, key=lambda name: (place.get(name, len(place)), name))
 
 
 def words(name: str) -> str:

@@ -7,6 +7,7 @@ and base rate beside its figures, and the rows of all strata of a partition add 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import polars as pl
 
 from pipelines.evaluation import metrics as m
 from pipelines.evaluation.question_kinds import KINDS
+from pipelines.evaluation.reliability import wilson
 from pipelines.evaluation.systems import (
     CONSTANT,
     Scoring,
@@ -99,8 +101,9 @@ def _within(scored: pl.DataFrame, column: str) -> float | None:
 def by_change_rate(scored: pl.DataFrame, how: Scoring) -> dict[str, Any]:
     """P(evergreen) of the questions whose graded change rate is known: never, slow, fast.
 
-    P is averaged over a question's languages, so that a question counts once; the bounds are of a
-    bootstrap of questions. `called_evergreen` is the share of them with a mean P at the threshold.
+    P is averaged over a question's languages, so that a question counts once; the bounds of its mean are
+    of a bootstrap of questions. `called_evergreen` is the share of them with a mean P at the threshold,
+    with Wilson's bounds: a bootstrap of a share of 1 would have none.
     """
     known = scored.filter(pl.col("change_rate").is_in(RATES))
     mean = known.group_by("question_id").agg(pl.col("change_rate").first(), pl.col("p_evergreen").mean())
@@ -112,7 +115,7 @@ def by_change_rate(scored: pl.DataFrame, how: Scoring) -> dict[str, Any]:
             found[rate] = {
                 "questions": len(p[rate]),
                 "mean_p": _mean(p[rate], how),
-                "called_evergreen": _mean((p[rate] >= how.threshold).astype(float), how),
+                "called_evergreen": _share(p[rate] >= how.threshold, how),
             }
     for high, low in (("never", "slow"), ("never", "fast"), ("slow", "fast")):
         if len(p[high]) and len(p[low]):
@@ -127,6 +130,13 @@ def _mean(values: np.ndarray, how: Scoring) -> dict[str, float]:
     n = len(values)
     drawn = rng.multinomial(n, np.full(n, 1.0 / n), size=how.bootstrap) @ np.sort(values) / n
     return m.interval(float(np.sort(values).mean()), drawn, how.confidence).plain()
+
+
+def _share(hits: np.ndarray, how: Scoring) -> dict[str, float]:
+    """The share of [n] questions, with its bounds."""
+    share = float(hits.mean())
+    low, high = wilson(share, len(hits), NormalDist().inv_cdf((1 + how.confidence) / 2))
+    return m.Interval(share, low, high).plain()
 
 
 def split_figures(rows: pl.DataFrame, how: Scoring) -> dict[str, Any]:

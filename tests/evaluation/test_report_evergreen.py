@@ -78,6 +78,8 @@ def test_the_tables_say_what_the_figures_say(tmp_path: Path) -> None:
     tables = by_title(report_evergreen.tables(laid(tmp_path, 40, 10)))
     cells = {t: {r[0]: list(r[1:]) for r in table.rows} for t, table in tables.items()}
     main = cells["The classifier and what it must beat"]
+    assert list(main)[:4] == ["classifier", "bag of ngrams", "without decontamination", "constant"]
+    assert list(cells["Base rates and calibration by split"]) == ["dev", "test"]
     assert main["classifier"][0] == "1.000 (1.000 to 1.000)"
     assert main["constant"][0].startswith("0.643 ")  # 0.75 x F1 of 30 in 40
     assert main["constant"][1].startswith("0.357 ")

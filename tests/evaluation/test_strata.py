@@ -127,7 +127,7 @@ def test_p_by_change_rate_counts_a_question_once_over_its_languages() -> None:
     assert told["never"]["mean_p"] == {"value": 0.8, "low": 0.8, "high": 0.8}
     assert told["fast"]["questions"] == 2
     assert told["fast"]["mean_p"] == {"value": 0.2, "low": 0.1, "high": 0.3}
-    assert told["slow"]["called_evergreen"]["value"] == 1.0
+    assert told["slow"]["called_evergreen"] == {"value": 1.0, "low": 0.206549, "high": 1.0}  # Wilson, 1 of 1
     assert told["auroc_never_over_slow"] == told["auroc_never_over_fast"] == told["auroc_slow_over_fast"] == 1
 
 
