@@ -1,6 +1,6 @@
 """Short questions to look for duplicates in: many forms, many names, and edits of some of them.
 
-Law: the n questions of a seed are the same everywhere and for ever. About one in five is an edit of an
+Law: the n questions of a seed are the same everywhere and for ever. About one in eight is an edit of an
 earlier one (asked more politely, a word added or moved, a plural, a typing error, other punctuation), about
 one in ten asks the same of another name, and a few forms are far more frequent than the rest.
 """
@@ -31,6 +31,26 @@ FORMS = (
     "Who played the role of {person} in the film about the {thing}?",
     "How long does a {thing} live in the wild near {place}?",
     "What is the current price of {things} in {place}?",
+    "Does {person} still live in {place}?",
+    "In {year}, who sold the first {thing} to {person}?",
+    "Which school did {person} leave for {place}?",
+    "Name the author of the poem on the {thing} and the {thing}.",
+    "Has the {thing} of {place} ever been stolen?",
+    "Under which name is {person} known in {place}?",
+    "To whom did {person} give a {thing} in {year}?",
+    "Can {things} be grown north of {place}?",
+    "What do {things} and {things} have in common?",
+    "After which {thing} is the square in {place} named?",
+    "Who else signed the treaty of {place} with {person}?",
+    "How deep is the lake beside {place}?",
+    "By what margin did {person} beat {person} in {year}?",
+    "What was built in {place} in {year} instead of the {thing}?",
+    "Whose {thing} hangs in the town hall of {place}?",
+    "Are there more {things} in {place} than in {place}?",
+    "On what day does {place} celebrate the {thing}?",
+    "Which language do the people around {place} speak?",
+    "From where does {place} get its {things}?",
+    "Did {person} invent the {thing}, or was it {person}?",
 )
 THINGS = (
     "anchor apple arrow autumn bakery barrel basket beacon bicycle blanket bottle bridge bucket button "
@@ -44,6 +64,7 @@ THINGS = (
     "stable statue summer table temple thunder ticket tiger timber tobacco tower tunnel turtle valley "
     "velvet village violin wagon walnut window winter zebra "
 ).split()
+EDITED = 0.12  # of the questions
 POLITE = ("Tell me, {}", "And {}", "So, {}", "Could you say {}", "Please, {}")
 LATER = (" now?", " today?", " exactly?", " at the moment?")
 
@@ -55,7 +76,7 @@ def questions(count: int, seed: int = 4) -> list[str]:
     places = _names(chance, 1500, 1)
     found: list[str] = []
     for _ in range(count):
-        if found and chance.random() < 0.2:
+        if found and chance.random() < EDITED:
             found.append(edited(chance.choice(found), chance))
         else:
             form = FORMS[min(chance.randrange(len(FORMS)), chance.randrange(len(FORMS)))]

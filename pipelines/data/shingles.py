@@ -19,7 +19,7 @@ from pipelines.data.duplicates import HEAD, LONG, UNSPACED_LANGUAGES, WORD_KINDS
 Array = np.ndarray
 
 WIDTH, UNSPACED_WIDTH = 3, 2  # an ideograph says as much as some letters
-BLOCK = 2048  # texts hashed at a time, of much the same length: what a processor keeps at hand
+BLOCK, CELLS = 2048, 2**20  # texts hashed at a time, and their shingles: what a processor keeps at hand
 _END = 10  # the code between two texts
 _OTHER, _LETTER, _ALONE = 0, 1, 2
 _ODD = np.uint32(0x9E3779B1)
@@ -29,16 +29,15 @@ _ODD = np.uint32(0x9E3779B1)
 class Shingles:
     """Distinct texts in alphabetical order of their keys, n of them.
 
-    `folded`: the texts. `position`: int [n], where each stood first. `hashes`: uint32, those of text i at
-    `begin[i] : begin[i] + size[i]`, perhaps some twice. `words`: uint64 [2, 4, n], twice a bit of 256 for
-    each word as far as it must recur.
+    `folded`: the texts. `position`: int [n], where each stood first. `runs`: uint32, the hashes of the
+    shingles, those of text i at `begin[i] : begin[i] + size[i]`, perhaps some twice. `words`: uint64
+    [2, 4, n], twice a bit of 256 for each word as far as it must recur.
     """
 
-    width: int
     keys: Sequence[str]
     folded: Sequence[str]
     position: Array
-    hashes: Array
+    runs: Array
     begin: Array
     size: Array
     words: Array
@@ -51,23 +50,24 @@ class Shingles:
         found = np.empty((count, len(self)), dtype=np.uint32)
         factors = [_factor(number) for number in range(count)]
         order = np.argsort(self.size, kind="stable")
-        for at in range(0, len(order), BLOCK):
-            texts = order[at : at + BLOCK]
+        at = 0
+        while at < len(order):
+            longest = self.size[order[min(at + BLOCK, len(order)) - 1]]
+            texts = order[at : at + max(1, min(BLOCK, CELLS // int(longest)))]
             last = self.size[texts] - 1
-            steps = np.arange(last.max() + 1)[:, None]
-            block = self.hashes[
-                self.begin[texts] + np.minimum(steps, last)
-            ]  # the last again where none is left
+            steps = np.minimum(np.arange(last.max() + 1)[:, None], last)  # the last again where none is left
+            block = self.runs[self.begin[texts] + steps]
             turned = np.empty_like(block)
             for number, factor in enumerate(factors):
                 np.multiply(block, factor, out=turned)
                 found[number, texts] = turned.min(axis=0)
+            at += len(texts)
         return found
 
-    def of(self, text: int) -> frozenset[str]:
-        """The distinct shingles of a text."""
-        key, width = self.keys[text], self.width
-        return frozenset([key[i : i + width] for i in range(max(1, len(key) - width + 1))])
+    def of(self, text: int) -> frozenset[int]:
+        """The hashes of the distinct shingles of a text: two of a hundred fall together once in a million."""
+        begin = self.begin[text]
+        return frozenset(self.runs[begin : begin + self.size[text]].tolist())
 
     def may_share_words(self, first: Array, second: Array, look: int) -> Array:
         """False [m] for pairs that `near.same_words` cannot hold for; `look` 0 or 1 sees others."""
@@ -81,22 +81,23 @@ class Shingles:
         return may
 
 
-def shingles(texts: Sequence[str], language: str) -> tuple[Shingles, list[tuple[int, int]]]:
-    """The distinct texts, and (first, later) position of each text that has the key of an earlier one."""
-    folded = [fold(t).replace("\n", " ") for t in texts]
+def shingles(texts: Sequence[str], language: str) -> tuple[Shingles, Array]:
+    """The distinct texts, and for each text where its key stood first, int [len(texts)]; -1 without words."""
+    folded = [fold(text) for text in texts]
     codes = _codes(folded)
+    if np.count_nonzero(codes == _END) > len(folded):
+        codes = _codes([text.replace("\n", " ") for text in folded])
     kinds = _kinds(codes)
     whole = codes[(kinds != _OTHER) | (codes == _END)].tobytes().decode("utf-32-le")
-    first: dict[str, int] = {}
-    alike = []
-    for at, key in enumerate(whole.split("\n")[:-1]):
-        if key and first.setdefault(key, at) != at:
-            alike.append((first[key], at))
+    keyed = whole.split("\n")[:-1]
+    first = dict(zip(reversed(keyed), range(len(keyed) - 1, -1, -1), strict=True))
+    stood = np.array([first[key] if key else -1 for key in keyed], dtype=np.int64)
+    first.pop("", None)
     keys = sorted(first)
-    position = np.array([first[k] for k in keys], dtype=np.int64)
+    position = np.array([first[key] for key in keys], dtype=np.int64)
+    ours = [folded[at] for at in position.tolist()]
     width = UNSPACED_WIDTH if language in UNSPACED_LANGUAGES else WIDTH
-    ours = [folded[i] for i in position.tolist()]
-    return Shingles(width, keys, ours, position, *_windows(keys, width), _word_bits(ours)), alike
+    return Shingles(keys, ours, position, *_runs(keys, width), _word_bits(ours)), stood
 
 
 def _codes(texts: Sequence[str]) -> Array:
@@ -117,21 +118,30 @@ def _kinds(codes: Array) -> Array:
     return kinds
 
 
-def _windows(keys: Sequence[str], width: int) -> tuple[Array, Array, Array]:
-    """Hashes of all runs of letters, where those of each key begin, how many they are. A short key is one."""
+def _runs(keys: Sequence[str], width: int) -> tuple[Array, Array, Array]:
+    """Hashes of all runs of `width` code points, where those of each key begin, how many they are.
+
+    A key that is shorter is one run.
+    """
     codes = _codes(keys)
     ends = np.flatnonzero(codes == _END)
     lengths = np.diff(ends, prepend=-1) - 1
     letters = np.where(codes == _END, np.uint32(0), codes)
-    value = letters * _factor(0)
+    runs = letters * _factor(0)
     for step in range(1, width):
-        value[:-step] += letters[step:] * _factor(step)
-    return _mixed(value), ends - lengths, np.maximum(lengths - width + 1, 1)
+        runs[:-step] += letters[step:] * _factor(step)
+    short = np.flatnonzero(lengths < width)  # what follows such a key is not its own
+    for step in range(1, width):
+        own = lengths[short] > step
+        at = (ends - lengths)[short]
+        after = letters[np.minimum(at + step, len(letters) - 1)]
+        runs[at[~own]] -= after[~own] * _factor(step)
+    return _mixed(runs), ends - lengths, np.maximum(lengths - width + 1, 1)
 
 
 def _word_bits(folded: Sequence[str]) -> Array:
     """uint64 [2, 4, n]: two bits of 256 for each word, by its head if it is long, else by all of it."""
-    codes = _codes([*folded, " " * LONG])
+    codes = _codes([*(text.replace("\n", " ") for text in folded), " " * LONG])
     kinds = _kinds(codes)
     before = np.concatenate(([_OTHER], kinds[:-1]))
     start = np.flatnonzero((kinds == _ALONE) | ((kinds == _LETTER) & (before != _LETTER)))

@@ -22,7 +22,7 @@ def test_it_prints_its_figures_as_one_line_of_json(capsys: pytest.CaptureFixture
     assert list(figures)[:3] == ["docs_per_cpu_s", "recall", "precision"]
     assert figures["recall"] >= 0.98 and figures["precision"] == 1
     assert figures["docs"] == figures["docs_compared"] == 1500
-    assert figures["pairs"] > 100
+    assert figures["pairs"] > 60
 
 
 def test_its_count_is_that_of_the_definition() -> None:
@@ -46,11 +46,11 @@ def test_its_questions_are_the_same_for_ever_and_as_told() -> None:
     found = questions(2000)
     assert found == questions(2500)[:2000]
     assert found[:2] == [
-        "Where can one buy a cradle made in Wanria?",
-        "What is the population of Beadeand?",
+        "After which cradle is the square in Wanria named?",
+        "Which music label represents Vean Worpaitaimar?",
     ]
     distinct = {question_key(q) for q in found}
-    assert 1700 < len(distinct) < 1950
+    assert 1900 < len(distinct) < 1980
     words = [len(q.split()) for q in found]
     assert 7 < sum(words) / len(words) < 10
 

@@ -75,6 +75,17 @@ def test_words_are_parted_by_blanks_and_punctuation_and_ideographs_stand_alone()
     assert words("कि क्या") == [unicodedata.normalize("NFKC", w) for w in ("कि", "क्या")]
 
 
+@given(LETTERS, LETTERS, LETTERS)
+def test_the_shingles_of_a_text_do_not_depend_on_the_others(text: str, a: str, b: str) -> None:
+    key = question_key(text)
+    for language in ("en", "zh"):
+        told = []
+        for texts in ([text], [a, text, b], [text, b, a]):
+            found, _ = shingles(texts, language)
+            told.append(found.of(list(found.keys).index(key)) if key in found.keys else None)
+        assert told[0] == told[1] == told[2]
+
+
 @given(LETTERS, LETTERS)
 def test_word_bits_never_rule_out_texts_with_the_same_words(a: str, b: str) -> None:
     found, _ = shingles([a, b], "en")
@@ -148,7 +159,10 @@ def test_the_pairs_of_a_crowd_that_looks_alike_are_found() -> None:
 @pytest.mark.parametrize("size", [500, 1000, 2000])
 def test_of_any_crowd_a_text_meets_so_many_others_and_no_more(size: int) -> None:
     """So the time grows with the number of texts and not with its square."""
-    alike = near._together(np.zeros(size, dtype=np.uint32), lambda: np.arange(size)[::-1])
+    alike = near._together(
+        np.zeros(size, dtype=np.uint32),
+        lambda: (np.arange(size, dtype=np.uint64)[::-1], np.arange(size)[::-1]),
+    )
     assert near.CROWD * (size - near.CROWD) <= len(alike) <= 2 * near.CROWD * size
 
 
