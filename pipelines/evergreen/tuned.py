@@ -83,6 +83,7 @@ class Tuned:
         (folder / FILES[0]).write_text(json.dumps(about, indent=2, sort_keys=True) + "\n", encoding="utf-8")
         flat = {f"{k}.{name}": t for k, net in enumerate(self.networks) for name, t in net.items()}
         bert.need("safetensors.torch").save_file(dict(sorted(flat.items())), folder / FILES[1])
+        (folder / FILES[1]).chmod(0o644)  # the library writes for its owner alone
         if own:
             bert.keep(self.below.encoder, self.below.cut, folder / OWN)
 

@@ -25,7 +25,15 @@ from typing import TYPE_CHECKING, Any
 from pipelines.data.config import Share
 from pipelines.errors import ConfigError
 from pipelines.evergreen.bag import BagRecipe, fit_bag
-from pipelines.evergreen.calibration import EVEN, Mix, estimate_prior, margins_of, one_thread, sigmoid
+from pipelines.evergreen.calibration import (
+    EVEN,
+    Mix,
+    estimate_prior,
+    log_odds,
+    margins_of,
+    one_thread,
+    sigmoid,
+)
 from pipelines.evergreen.classifier import Classifier
 from pipelines.evergreen.head import HeadRecipe, fit_head
 from pipelines.training.crossval import Folds, Margins, OutOfFold, ablation, enough, figures, out_of_fold
@@ -41,7 +49,7 @@ TOLD, ESTIMATED, TRAIN = "told by params", "estimated on the unlabelled test que
 FOLLOWS = "mean P of the unlabelled test questions"
 
 
-Keep = Callable[[OutOfFold, float], None]  # what was scored, and the prior that the model is used at
+Keep = Callable[[OutOfFold, "np.ndarray"], None]  # what was scored, and its P by mixes of the other folds
 
 
 @dataclass(frozen=True)
@@ -102,7 +110,7 @@ def train(
     recipe: Recipe,
     seed: int,
     tuner: Tuner | None,
-    keep: Keep = lambda found, prior: None,
+    keep: Keep = lambda found, p: None,
 ) -> tuple[Classifier, dict[str, Any]]:
     """The calibrated classifier, and what cross-validation says of it; `keep` gets its scores.
 
@@ -128,7 +136,7 @@ def train(
 
     found = scored(examples)
     model, told = calibrated(model, found, there, wanted, seed)
-    keep(found, told["prior"]["used"])
+    keep(found, sigmoid(found.judged(even=wanted.shift == LABEL) + log_odds(model.mix.prior)))
     for source in wanted.ablate:
         less = scored(examples.without_source(source))
         without = ablation(found, less, told["prior"]["used"], seed)

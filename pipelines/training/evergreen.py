@@ -101,8 +101,8 @@ def run(step: AskingStep, params: Params) -> None:
     there = Unlabelled.of(test, test_vectors)
     scored = [no_scores()]
 
-    def keep(found: OutOfFold, prior: float) -> None:
-        scored.append(scores(found, prior, clean))
+    def keep(found: OutOfFold, p: np.ndarray) -> None:
+        scored.append(scores(found, p, clean))
 
     model, told = train(clean, there, params.recipe, step.seed, layers, keep)
     step.table("out_of_fold", scored[-1])

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from pipelines.errors import ConfigError, StageError
-from pipelines.training import ensemble
+from pipelines.evergreen.classifier import BagRecipe, Classifier, HeadRecipe
+from pipelines.training import crossval, ensemble
 from pipelines.training.crossval import Folds, OutOfFold, ablation, enough, figures, fold_of, out_of_fold
 from pipelines.training.decontaminate import Wording
-from pipelines.training.ensemble import Calibration, Unlabelled, calibrated
+from pipelines.training.ensemble import Calibration, Recipe, Unlabelled, calibrated, train
 from pipelines.training.examples import Examples, balanced
 
 FOLDS = Folds(("synth",), 4, 0, 0.95, 7)
@@ -176,6 +177,26 @@ def test_made_questions_do_not_make_a_calibration_possible() -> None:
     assert not enough(few, ("synth",), 1)
 
 
+def test_what_is_kept_out_of_fold_is_calibrated_as_the_model_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under covariate shift P has the share of the scored questions, under label shift the told one."""
+    monkeypatch.setattr(crossval, "DRAWS", 10)
+    rng = np.random.default_rng(4)
+    y = (rng.uniform(size=3000) < 0.9).astype(int)
+    found = out(y, a=3.0 * rng.normal(np.where(y == 1, 1.0, -1.0), 1.0))
+    monkeypatch.setattr(ensemble, "out_of_fold", lambda *_: found)
+    monkeypatch.setattr(ensemble, "enough", lambda *_: True)
+    monkeypatch.setattr(ensemble, "fit_parts", lambda *_: Classifier(None, None))  # type: ignore[arg-type]
+    monkeypatch.setattr(Classifier, "margins", lambda *_: {"a": found.margins["a"]})
+    there = Unlabelled([f"t{i}" for i in range(3000)], [], [], np.empty((0, 1)))
+    kept: list[np.ndarray] = []
+    for calibration in (Calibration(), Calibration(shift="label", prior=0.5)):
+        recipe = Recipe(BagRecipe(), HeadRecipe(), calibration, 0.5, 0.25, 0.5, 0.95)
+        train(examples(), there, recipe, 7, None, lambda _, p: kept.append(p))
+    assert kept[0].mean() == pytest.approx(y.mean(), abs=0.005)
+    even = np.where(y == 1, 0.5 / (y == 1).sum(), 0.5 / (y == 0).sum())
+    assert (kept[1] * even).sum() == pytest.approx(0.5, abs=0.01)
+
+
 class Fixed:
     """Parts that say what they are told of the unlabelled questions."""
 
@@ -199,7 +220,8 @@ def shifted(share: float) -> tuple[OutOfFold, Fixed, Unlabelled, np.ndarray]:
 
 @pytest.fixture
 def bare(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model's changes stand for the model."""
+    """A model's changes stand for the model; bounds are of no interest."""
+    monkeypatch.setattr(crossval, "DRAWS", 10)
     monkeypatch.setattr(
         ensemble, "replace", lambda of, **new: new if isinstance(of, Fixed) else replace(of, **new)
     )

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 
+from pipelines.evergreen.calibration import sigmoid
 from pipelines.training.crossval import OutOfFold
 from pipelines.training.decontaminate import Wording
 from pipelines.training.examples import Examples
@@ -36,7 +35,8 @@ def found() -> tuple[OutOfFold, Examples]:
 
 def test_each_wording_has_its_label_its_source_and_its_score(found: tuple[OutOfFold, Examples]) -> None:
     told, examples = found
-    table = scores(told, 0.5, examples)
+    p = sigmoid(told.judged())
+    table = scores(told, p, examples)
     assert dict(table.schema) == COLUMNS == dict(no_scores().schema)
     assert table.select("question_id", "language").rows() == sorted(
         zip(told.questions, told.languages, strict=True)
@@ -45,11 +45,6 @@ def test_each_wording_has_its_label_its_source_and_its_score(found: tuple[OutOfF
         n = int(row["question_id"][1:])
         assert row["label"] == ("evergreen" if n % 2 == 0 else "mutable")
         assert row["source"] == ("real" if n < 9 else "synth")
-    at = {(q, c): z for q, c, z in zip(told.questions, told.languages, told.judged(), strict=True)}
+    at = {(q, c): x for q, c, x in zip(told.questions, told.languages, p, strict=True)}
     for row in table.iter_rows(named=True):
-        assert row["p"] == pytest.approx(1 / (1 + math.exp(-at[row["question_id"], row["language"]])))
-
-
-def test_the_scores_stand_at_the_prior_in_use(found: tuple[OutOfFold, Examples]) -> None:
-    even, used = (scores(found[0], prior, found[1])["p"].to_numpy() for prior in (0.5, 0.8))
-    assert used / (1 - used) == pytest.approx(4 * even / (1 - even))
+        assert row["p"] == at[row["question_id"], row["language"]]
