@@ -2,8 +2,9 @@
 
 Law: an alias says nothing that the long answer does not say, as far as a rule can tell: each of its numbers
 (in digits, in words, Roman) is one of the answer's, and each of its words is one of the answer's, a spelling
-near to one, an abbreviation of one, or initials of several. What is no such form is refused with a reason;
-a true synonym of other letters ("Holland") is refused too: no rule can tell it from a wrong answer.
+near to one, an abbreviation of one, or initials of several. Words of the question may stand beside one of
+the answer's own ("Vincenzo chess club"). What is no such form is refused with a reason; a true synonym of
+other letters ("Holland") is refused too: no rule can tell it from a wrong answer.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from difflib import SequenceMatcher
 
 from pipelines.data.duplicates import question_key
 from pipelines.data.language import numbers
+from pipelines.data.numerals import SCALES
 from pipelines.evergreen.faults import MARKS, Fault, count_words
 from pipelines.evergreen.history import answer_key
 
@@ -68,8 +70,15 @@ def fault(alias: str, question: str, answer: str, language: str, longest: int) -
     more = sorted(said_numbers(alias, language) - said_numbers(answer, language))
     if more:
         return Fault("added_number", ", ".join(f"{n:f}" for n in more))
-    foreign = next((w for w in _words(alias) if not _said(w, answer, language)), "")
-    return Fault("not_said", foreign) if foreign else None
+    asked = {_fold(w) for w in _words(question)}
+    said = {w: _said(w, answer, language) for w in _words(alias)}
+    foreign = next((w for w, known in said.items() if not known and _fold(w) not in asked), "")
+    if foreign:
+        return Fault("not_said", foreign)
+    own = any(known and _fold(w) not in asked | _SMALL for w, known in said.items())
+    if not own and not all(said.values()):
+        return Fault("not_said", "its words are the question's")
+    return None
 
 
 def said_numbers(text: str, language: str) -> set[Decimal]:
@@ -90,7 +99,9 @@ def _said(word: str, answer: str, language: str) -> bool:
     """Whether an alias's word is one of the answer's in some form."""
     folded = _fold(word)
     theirs = [_fold(w) for w in _words(answer)]
-    if folded in theirs or folded in _SMALL or said_numbers(word, language):  # its numbers were compared
+    if folded in theirs or folded in _SMALL:
+        return True
+    if said_numbers(word, language) or folded in SCALES.get(language, {}):  # its numbers were compared
         return True
     if _dense(word):
         return word in answer
@@ -114,7 +125,8 @@ def _near(word: str, other: str) -> bool:
 
 
 def _words(text: str) -> list[str]:
-    """Words of a text; a character each in a script without blanks."""
+    """Words of a text; a character each in a script without blanks; a possessive's own word."""
+    text = re.sub(r"['’]s\b", "", text)
     return re.findall(
         r"[\u3040-\u9fff\u0e01-\u0e5b]|[^\W\u3040-\u9fff\u0e01-\u0e5b]+(?:\.[^\W\d_]\b)*\.?", text
     )

@@ -30,8 +30,8 @@ MADE, GIVEN, NO_ANSWER, PASSED_BY, FAILED = "made", "given", "no_answer", "passe
 
 @dataclass(frozen=True)
 class Params:
-    """sources: whose rows are asked about; limit: how many, 0 for all. fewest, most: forms in a list.
-    longest: words of a form."""
+    """sources: whose rows are asked about; limit: how many, 0 for all. fewest, most: forms asked for in a
+    list; least: forms that make one. longest: words of a form."""
 
     backend: str = "embedded"
     model: str = "smollm2-135m"
@@ -40,6 +40,7 @@ class Params:
     limit: int = 0
     fewest: int = 3
     most: int = 6
+    least: int = 1
     longest: int = 5
     temperature: float = 0.2
     top_p: float = 1.0
@@ -49,8 +50,8 @@ class Params:
 
 def run(step: AskingStep, params: Params) -> None:
     """Tells which rows need a list, asks for these, sifts what came, passes every row."""
-    if not 1 <= params.fewest <= params.most:
-        raise ConfigError("needs 1 <= fewest <= most", where="params.yaml: evergreen.aliases")
+    if not 1 <= params.least <= params.fewest <= params.most:
+        raise ConfigError("needs 1 <= least <= fewest <= most", where="params.yaml: evergreen.aliases")
     rows = {r["row_id"]: r for r in step.read("evergreen/translate").sort("row_id").iter_rows(named=True)}
     step.plan(rows)
     state = {key: _state(row, params) for key, row in rows.items()}
@@ -158,8 +159,8 @@ def _settle(
     )  # fmt: skip
     why = [f"{found.reason}: {text}" for text, found in out]
     reasons = [found.reason for _, found in out]
-    if len(kept) < params.fewest:
-        detail = f"{len(kept)} of {params.fewest} stand; {'; '.join(why)}"
+    if len(kept) < params.least:
+        detail = f"{len(kept)} of {params.least} stand; {'; '.join(why)}"
         step.reject(
             item, "too_few", detail=detail, raw=as_json(end.value["answers"]), parents=parents,
             responses=end.ids,

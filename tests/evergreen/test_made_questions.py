@@ -39,6 +39,7 @@ SETS = {
     "aliases.sources": "[model]",
     "aliases.limit": "0",
     "aliases.fewest": "2",
+    "aliases.least": "2",
 }
 
 
