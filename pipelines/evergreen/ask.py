@@ -8,6 +8,7 @@ never read from a clock.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -117,7 +118,7 @@ def open_source(
     from pipelines.evergreen.source_model import ModelSource
 
     llm = params.get("llm") or {}
-    if not (values.model.model or llm.get("model")):
+    if not (values.model.model or llm.get("model") or os.environ.get("HEADRACE_LLM_MODEL")):
         raise ConfigError("no model is named", where=f"params.yaml: {section}.model.model")
     search = values.model.search
     found = load_function(search, root, f"{section}.model.search", 2) if search else None

@@ -200,7 +200,17 @@ def test_a_search_that_breaks_fails_its_question_and_is_not_noted(tmp_path: Path
         assert noted(tmp_path) == []
 
 
-def test_a_model_must_be_named(tmp_path: Path) -> None:
+def test_the_environment_may_name_the_model(
+    tmp_path: Path, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_LLM_MODEL", "another")
+    refresh(by_model(tmp_path, server, [filtered("Who leads?")], model=""), DAY)
+    assert [line["origin"] for line in noted(tmp_path)] == ["model:another"]
+    assert server.requests()[0]["body"]["model"] == "another"
+
+
+def test_a_model_must_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HEADRACE_LLM_MODEL", raising=False)
     lay(tmp_path, ROWS, {"base_url": "http://127.0.0.1:9"}, source="model")
     with pytest.raises(ConfigError, match=r"evergreen.refresh.model.model: no model is named"):
         refresh(tmp_path, DAY)
