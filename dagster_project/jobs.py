@@ -65,7 +65,10 @@ def refresh_job(root: Path) -> dg.JobDefinition:
     def ask_world(context: dg.OpExecutionContext, config: AsOf) -> None:
         from pipelines.evergreen.ask import refresh
 
-        day = date.fromisoformat(config.as_of) if config.as_of else datetime.now(UTC).date()
+        try:
+            day = date.fromisoformat(config.as_of) if config.as_of else datetime.now(UTC).date()
+        except ValueError as e:
+            raise dg.Failure(f"as_of is {config.as_of!r}, expected YYYY-MM-DD") from e
         try:
             with dvc.writer(root, f"Dagster run {context.run_id[:8]}", context.log.info):
                 told = refresh(root, day)
@@ -73,7 +76,17 @@ def refresh_job(root: Path) -> dg.JobDefinition:
             raise dg.Failure(str(e)) from e
         context.log.info(str(told))
         context.add_output_metadata(
-            {"as of": str(day), "due": told.due, "answered": told.answered, "added": told.file or "nothing"}
+            {
+                "as of": str(day),
+                "due": told.due,
+                "audited": told.audited,
+                "answered": told.answered,
+                "unanswered": told.unanswered,
+                "changed": told.changed,
+                "to review": told.review,
+                "requests saved": told.saved,
+                "added": told.file or "nothing",
+            }
         )
 
     @dg.job(

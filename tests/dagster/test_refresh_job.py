@@ -1,0 +1,73 @@
+"""The job that asks the world: one file of observations for a day, and what it came to."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from dagster_project.jobs import refresh_job
+from tests.evergreen.evergreen_rows import FILTER, filtered
+
+FACTS = """question,language,answer,as_of
+Who leads Corvane?,en,Ann,2026-02-01
+Who leads Corvane?,en,Bo,2026-03-01
+"""
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A workspace with one mutable and one evergreen question, and a table of facts."""
+    rows = [
+        filtered("Who leads Corvane?", answer="Ann", as_of=date(2026, 1, 1)),
+        filtered("Who wrote Emma?", answer="Jane Austen", label="evergreen"),
+    ]
+    folder = tmp_path / "data/evergreen/filter"
+    for path in (folder, tmp_path / "data/observations/evergreen", tmp_path / "data/review/evergreen"):
+        path.mkdir(parents=True)
+    FILTER.frame(rows).write_parquet(folder / "rows.parquet")
+    (tmp_path / "facts.csv").write_text(FACTS)
+    (tmp_path / "params.yaml").write_text(
+        "seed: 7\nevergreen: {refresh: {facts: facts.csv, audit_share: 0.0}}\n"
+    )
+    (tmp_path / "dvc.yaml").write_text("stages: {}\n")
+    return tmp_path
+
+
+def asked(root: Path, instance: dg.DagsterInstance, day: str) -> dg.ExecuteInProcessResult:
+    return refresh_job(root).execute_in_process(
+        instance=instance,
+        raise_on_error=False,
+        run_config={"ops": {"ask_world": {"config": {"as_of": day}}}},
+    )
+
+
+def test_a_day_adds_one_file_and_tells_what_was_asked_and_saved(
+    root: Path, instance: dg.DagsterInstance
+) -> None:
+    result = asked(root, instance, "2026-03-05")
+    assert result.success
+    [output] = [e.step_output_data for e in result.all_events if e.is_successful_output]
+    told = {k: v.value for k, v in output.metadata.items()}
+    assert {k: told[k] for k in ("due", "answered", "changed", "unanswered", "requests saved")} == {
+        "due": 1, "answered": 1, "changed": 1, "unanswered": 0, "requests saved": 1,
+    }  # fmt: skip
+    [file] = (root / "data/observations/evergreen").glob("*.jsonl")
+    assert told["added"] == file.relative_to(root).as_posix() and '"Bo"' in file.read_text()
+
+
+def test_the_same_day_again_adds_nothing(root: Path, instance: dg.DagsterInstance) -> None:
+    asked(root, instance, "2026-03-05")
+    before = sorted((root / "data/observations/evergreen").iterdir())
+    assert asked(root, instance, "2026-03-05").success
+    assert sorted((root / "data/observations/evergreen").iterdir()) == before
+
+
+def test_a_day_that_is_none_ends_the_job_with_words(root: Path, instance: dg.DagsterInstance) -> None:
+    result = asked(root, instance, "5 March")
+    assert not result.success
+    [failure] = [e for e in result.all_events if e.is_step_failure]
+    told = failure.step_failure_data.user_failure_data
+    assert told is not None and told.description == "as_of is '5 March', expected YYYY-MM-DD"
