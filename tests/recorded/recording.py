@@ -19,13 +19,24 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 RECORDING = Path(__file__).with_name("qwen2.5-coder-1.5b.parquet")
 MODEL = "qwen2.5-coder-1.5b"
-TARGETS = ("trit.feedback", "cbu.score")
-SETS = (  # some 300 answers: half an hour on one core
+TARGETS = ("trit.feedback", "cbu.score", "evergreen.aliases")
+SETS = (  # some 500 answers: less than an hour on one core
     f"llm.model={MODEL}",
     "trit.languages=[fr, pt]",
     "trit.reason.samples=2",
     "cbu.neighbors.problems=4",
     "cbu.rollout.rollouts=2",
+    "evergreen.synthesize.languages=[en]",
+    "evergreen.synthesize.questions=150",
+    "evergreen.synthesize.by_model=0.6",
+    "evergreen.synthesize.ask_over=1.3",
+    "evergreen.synthesize.per_answer=3",
+    "evergreen.synthesize.max_tokens=200",
+    "evergreen.translate.sources=[model]",
+    "evergreen.translate.limit=18",
+    "evergreen.aliases.sources=[model]",
+    "evergreen.aliases.limit=32",
+    "evergreen.aliases.fewest=2",
 )
 
 

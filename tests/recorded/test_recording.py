@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -63,6 +65,52 @@ def test_most_recorded_translations_keep_their_numbers(workspace: Path) -> None:
 def test_recorded_solutions_are_right_sometimes(workspace: Path) -> None:
     right = rows(workspace, "trit/reason/pt")["r_acc"]
     assert right.sum() > 0
+
+
+def outcomes(folder: Path, stage: str) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads((folder / f"data/evergreen/{stage}/outcomes.json").read_text())
+    return told
+
+
+def test_recorded_questions_meet_every_rule_or_are_refused_by_one(workspace: Path) -> None:
+    told = outcomes(workspace, "synthesize")
+    assert sum(told["metrics"]["by_model"].values()) >= 20
+    assert sum(told["reasons"].values()) + told["accepted"] == told["items"]
+    assert {"rejected(says_its_answer)", "rejected(duplicate)", "rejected(too_long)"} <= told[
+        "reasons"
+    ].keys()
+    made = rows(workspace, "evergreen/synthesize").filter(source="model")
+    assert made["question"].str.contains(r"\?$").all() and made["question"].n_unique() == len(made)
+
+
+def test_the_recorded_model_is_of_another_opinion_on_some_of_its_own_labels(workspace: Path) -> None:
+    told = outcomes(workspace, "verify")
+    agreed = rows(workspace, "evergreen/verify").filter(label_origin="agreement")
+    assert len(agreed) >= 20 and told["reasons"]["rejected(disagreement)"] >= 1
+    assert len(agreed) + sum(told["reasons"].values()) == told["metrics"]["asked"]
+    cases = (workspace / "data/evergreen/verify/review.jsonl").read_text().splitlines()
+    assert len(cases) == told["metrics"]["cases"] == sum(told["reasons"].values())
+
+
+def test_recorded_translations_keep_the_digits_of_their_source(workspace: Path) -> None:
+    told = rows(workspace, "evergreen/translate")
+    english = {r["question_id"]: r["question"] for r in told.filter(language="en").to_dicts()}
+    made = told.filter(pl.col("translated_from").is_not_null()).to_dicts()
+    assert len(made) >= 20 and {r["language"] for r in made} == {"fr", "de"}
+    for row in made:
+        source = english[row["question_id"]]
+        assert row["question"] != source
+        assert sorted(re.findall(r"\d+", row["question"])) == sorted(re.findall(r"\d+", source))
+
+
+def test_recorded_aliases_hold_no_year_that_the_answer_does_not_say(workspace: Path) -> None:
+    made = rows(workspace, "evergreen/aliases").filter(alias_state="made").to_dicts()
+    assert len(made) >= 20
+    for row in made:
+        years = {y for alias in row["aliases"] for y in re.findall(r"\d{4}", alias)}
+        assert years <= set(re.findall(r"\d{4}", row["answer"]))
+    refused = {w for r in rows(workspace, "evergreen/aliases")["aliases_refused"] for w in r}
+    assert "added_number: 4 juillet 2023" in refused  # the answer names no year
 
 
 def test_a_changed_prompt_says_what_it_made_stale(workspace: Path, tmp_path: Path) -> None:
