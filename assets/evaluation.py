@@ -7,7 +7,6 @@ VIEW = View(
     previews={
         "evergreen": ("question", "language", "label", "prediction", "p_evergreen"),
         "verbal": ("question", "method", "verdict", "label", "reply"),
-        "uncertainty": ("question", "answer", "correct", "scores", "p_evergreen"),
         "uncertainty": ("question", "answer", "correct", "p_evergreen"),
     },
     expected={"evergreen": (CALIBRATED,)},

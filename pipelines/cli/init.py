@@ -31,7 +31,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="ENGINE=PATH",
-        help="a file or folder for an engine (evergreen, egoavu, trit, cbu) or for self_knowledge; repeatable",
+        help="a file or folder for evergreen, egoavu, trit, cbu or self_knowledge; repeatable",
     )
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", dest="sets",
