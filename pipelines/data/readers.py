@@ -8,7 +8,7 @@ record. Nothing is dropped: records given = records in the file.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -155,13 +155,19 @@ def json_list(value: Any, name: str) -> Iterator[Record]:
     return (json_object(name, n, v) for n, v in enumerate(value, 1))
 
 
-def json_object(name: str, n: int, value: Any, raw: str | None = None) -> Record:
-    """A JSON value as a record, with a fault when it is no object or cannot be kept."""
+def json_object(
+    name: str, n: int, value: Any, raw: str | None = None, also: Mapping[str, Any] | None = None
+) -> Record:
+    """A JSON value as a record, with a fault when it is no object or cannot be kept.
+
+    `also` holds what its place in the document tells beside; the value's own keys go before.
+    """
     raw = _shown(value) if raw is None else raw
     if not isinstance(value, dict):
         return Record(name, n, raw=raw[:LONGEST_RAW], fault=f"not an object but {type(value).__name__}")
-    fault = fault_of(value)
-    return Record(name, n, values={} if fault else value, raw=raw[:LONGEST_RAW], fault=fault)
+    fault = fault_of(value) or fault_of(dict(also or {}))
+    values = {} if fault else {**(also or {}), **value}
+    return Record(name, n, values=values, raw=raw[:LONGEST_RAW], fault=fault)
 
 
 def _shown(value: Any) -> str:

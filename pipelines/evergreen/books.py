@@ -126,7 +126,8 @@ def _document(path: Path, folder: Path, name: str) -> list[Record]:
 def _keyed(name: str, n: int, key: str, value: Any) -> Record:
     if isinstance(value, Torn):
         return Record(name, n, fault=value.why)
-    return json_object(name, n, {"id": key} | (value if isinstance(value, dict) else {"value": value}))
+    told = value if isinstance(value, dict) else {"value": value}
+    return json_object(name, n, told, also={"id": key})
 
 
 def _table(path: Path, folder: Path, name: str, suffix: str) -> Sheet:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipelines.data.readers import Record, data_files, header, load_json, records, require
@@ -122,6 +122,7 @@ def load_json_error(folder: Path) -> str:
     return str(error.value)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(CELL, CELL), min_size=1, max_size=15))
 def test_what_the_csv_writer_wrote_is_read_back(rows: list[tuple[str, str]]) -> None:
     import tempfile
@@ -134,6 +135,7 @@ def test_what_the_csv_writer_wrote_is_read_back(rows: list[tuple[str, str]]) -> 
     assert [tuple(r.values.values()) for r in got] == rows
 
 
+@settings(deadline=None)
 @given(
     st.lists(
         st.one_of(st.dictionaries(st.text(max_size=3), st.integers(), max_size=3), st.none()), max_size=15

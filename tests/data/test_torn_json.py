@@ -26,12 +26,13 @@ def count(value: Any) -> tuple[int, int]:
     return good, len(value) - good
 
 
+@settings(deadline=None)
 @given(RECORDS)
 def test_a_whole_document_is_read_as_json_reads_it(records: list[dict[str, Any]]) -> None:
     assert torn_json.load(json.dumps(records), count) == records
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(RECORDS, st.data())
 def test_a_record_without_its_last_quote_costs_itself(
     records: list[dict[str, Any]], data: st.DataObject

@@ -470,6 +470,21 @@ def test_a_key_that_stands_twice_in_a_record_is_refused(read_raw: Callable[..., 
     ]
 
 
+@pytest.mark.parametrize("form", ["squad", "keyed"])
+def test_a_key_that_stands_twice_is_seen_wherever_the_record_lies(
+    read_raw: Callable[..., Step], form: str
+) -> None:
+    whole = {
+        "squad": json.dumps(squad(asked("A?", 1, "x"), asked("B?", 2, "y"))),
+        "keyed": json.dumps({"k1": {"question": "A?"}, "k2": {"question": "B?"}}),
+    }[form]
+    step = read_raw({"q.json": whole.replace('"question": "A?"', '"question": "A?", "question": "C?"')})
+    assert [r["question"] for r in rows(step)] == ["B?"]
+    assert pl.read_parquet(step.folder / "rejected.parquet")["detail"].to_list() == [
+        "the key 'question' stands twice"
+    ]
+
+
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [

@@ -58,7 +58,7 @@ def is_document(value: Any) -> bool:
 def records_of(value: Mapping[str, Any], name: str) -> list[Record]:
     """A record for each question; what cannot be taken apart is a record with a fault that says where."""
     return [
-        json_object(name, n, {**one, "title": title})
+        json_object(name, n, one, also={"title": title})
         if isinstance(one, Mapping)
         else Record(name, n, raw=v.shown(one), fault=where)
         for n, (where, title, one) in enumerate(_questions(value["data"], "data", None), 1)
