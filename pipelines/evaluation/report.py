@@ -62,6 +62,10 @@ ENGINES = (
         "Labels come from the sources; the classifier's P(evergreen) is beside them.",
         (
             "evergreen/ingest",
+            "evergreen/synthesize",
+            "evergreen/verify",
+            "evergreen/translate",
+            "evergreen/aliases",
             "evergreen/curate",
             "training/evergreen",
             "evaluation/evergreen",

@@ -13,6 +13,7 @@ from pipelines.cli.graph import with_code
 from pipelines.cli.params import check_params
 from pipelines.closure import closure
 from pipelines.evaluation.answers import READS
+from pipelines.evaluation.report import ENGINES
 
 ROOT = Path(__file__).parents[2]
 STAGES = yaml.safe_load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
@@ -70,3 +71,11 @@ def test_what_a_stage_has_from_a_model_reaches_the_answers_of_the_graph(name: st
         needed = {f"{folder}/embedded.parquet"} if embeds else {f"{folder}/rows.parquet"}
         assert folder in deps or needed <= set(deps)
         assert f"{name.replace('.', '/')}" in {r.removesuffix("/*") for r in READS}
+
+
+def test_the_report_counts_what_became_of_the_items_of_every_stage() -> None:
+    counted = {step.removesuffix("/*") for engine in ENGINES for step in engine.steps}
+    assert counted == {n.replace(".", "/") for n in STAGES} - {"evaluation/report", "evaluation/answers"}
+    deps = STAGES["evaluation.report"]["deps"]
+    missing = [s for s in counted if not any(d in (f"data/{s}", f"data/{s}/outcomes.json") for d in deps)]
+    assert missing == []
