@@ -13,18 +13,17 @@ from __future__ import annotations
 import csv
 import importlib
 import importlib.util
-import os
 import shutil
 import sys
 import time
 import unicodedata
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipelines.bench import Figures
+from pipelines.bench.stages import run_stage, store_at
 from pipelines.errors import StageError
 
 if TYPE_CHECKING:
@@ -66,12 +65,12 @@ def run(rows: int, data: Path, store: Path) -> Figures:
     encoder = "finetuned" if importlib.util.find_spec("torch") else "frozen"
     if encoder == "frozen":
         print("torch is absent: the encoder stays frozen (make train)", file=sys.stderr)
-    with _store(store.resolve()):
+    with store_at(store.resolve()):
         params = _prepare(root, data, rows, encoder)
         fits = _fits(root)
-        took = {stage: _stage(root, stage, params) for stage in ("evergreen.ingest", "evergreen.curate")}
+        took = {stage: _timed(root, stage, params) for stage in ("evergreen.ingest", "evergreen.curate")}
         took["embed"] = _embed_all(root, params)
-        took["train"] = _stage(root, "training.evergreen", params)
+        took["train"] = _timed(root, "training.evergreen", params)
         figures = _score(root, _test(data / DATA, rows), params)
     return {
         **figures,
@@ -109,17 +108,10 @@ def _prepare(root: Path, data: Path, rows: int, encoder: str) -> dict[str, Any]:
     return params
 
 
-def _stage(root: Path, stage: str, params: Mapping[str, Any]) -> float:
-    """Runs a stage by its own module, as the drivers do; the seconds that it took."""
-    from pipelines.asking import AskingStep
-    from pipelines.data.config import load
-
+def _timed(root: Path, stage: str, params: Mapping[str, Any]) -> float:
+    """The seconds of a stage."""
     started = time.perf_counter()
-    engine, name = stage.split(".")
-    module = importlib.import_module(f"pipelines.{stage}")
-    step = AskingStep(stage, None, root, params["seed"], params.get("llm"))
-    module.run(step, load(module.Params, params[engine].get(name), stage))
-    step.finish(getattr(module, "SCHEMA", None), getattr(module, "GATE", None))
+    run_stage(root, stage, params)
     return time.perf_counter() - started
 
 
@@ -268,17 +260,3 @@ def _speed(root: Path, rows: int) -> float:
 
 def _fits(root: Path) -> int:
     return len(list((root / ".headrace" / "encoder" / "fits").glob("*.safetensors")))
-
-
-@contextmanager
-def _store(path: Path) -> Iterator[None]:
-    """The stages' response store is this one meanwhile."""
-    before = os.environ.get("HEADRACE_STORE")
-    os.environ["HEADRACE_STORE"] = str(path)
-    try:
-        yield
-    finally:
-        if before is None:
-            os.environ.pop("HEADRACE_STORE")
-        else:
-            os.environ["HEADRACE_STORE"] = before

@@ -10,15 +10,13 @@ goes alone through ingest, curate, classify and filter (AdaRAGUE holds questions
 
 from __future__ import annotations
 
-import importlib
-import os
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pipelines.bench import Figures
+from pipelines.bench.stages import run_stage, store_at
 from pipelines.errors import InputError
 
 ROWS = 0  # records from the head of each file; 0: all
@@ -47,10 +45,10 @@ def run(rows: int, data: Path, store: Path) -> Figures:
     }  # fmt: skip
     params["training"]["evergreen"] |= {"languages_per_question": 1}
     params["training"]["evergreen"]["encoder"]["kind"] = "frozen"
-    with _store(store.resolve()):
+    with store_at(store.resolve()):
         _lay(root, data, TRAIN)
         for stage in ("evergreen.ingest", "evergreen.curate", "training.evergreen"):
-            _stage(root, stage, params)
+            run_stage(root, stage, params)
         return _figures({name: _split(root, data, files, params) for name, files in SETS.items()})
 
 
@@ -82,7 +80,7 @@ def _figures(told: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 def _split(root: Path, data: Path, files: tuple[str, ...], params: Mapping[str, Any]) -> dict[str, Any]:
     """One set through the four stages: what each of them counted."""
     _lay(root, data, files)
-    return {stage: _stage(root, stage, params) for stage in STAGES}
+    return {stage: run_stage(root, stage, params) for stage in STAGES}
 
 
 def _lay(root: Path, data: Path, patterns: tuple[str, ...]) -> None:
@@ -97,30 +95,3 @@ def _lay(root: Path, data: Path, patterns: tuple[str, ...]) -> None:
             raise InputError(f"no {pattern} below this folder", where=str(data))
         for path in found:
             shutil.copyfile(path, raw / path.name)
-
-
-def _stage(root: Path, stage: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Runs a stage by its own module, as the drivers do; its counts and metrics."""
-    from pipelines.asking import AskingStep
-    from pipelines.data.config import load
-
-    engine, name = stage.split(".")
-    module = importlib.import_module(f"pipelines.{stage}")
-    step = AskingStep(stage, None, root, params["seed"], params.get("llm"))
-    module.run(step, load(module.Params, params[engine].get(name), stage))
-    step.finish(getattr(module, "SCHEMA", None), getattr(module, "GATE", None))
-    return {**step.ledger.summary(), **step.metrics}
-
-
-@contextmanager
-def _store(path: Path) -> Iterator[None]:
-    """The stages' response store is this one meanwhile."""
-    before = os.environ.get("HEADRACE_STORE")
-    os.environ["HEADRACE_STORE"] = str(path)
-    try:
-        yield
-    finally:
-        if before is None:
-            os.environ.pop("HEADRACE_STORE")
-        else:
-            os.environ["HEADRACE_STORE"] = before
