@@ -165,7 +165,9 @@ def test_what_is_sound_passes_again_in_both_drivers_with_the_same_bytes(
     locked = lock(sound.root)[stage]
     result = sound.dagster(instance, stage)
     assert result.success and made(result) == {sound.stages[stage].folder: True}
-    assert all(c.passed for c in result.get_asset_check_evaluations())
+    judged = result.get_asset_check_evaluations()  # the sample's answers are years old: a warning says so
+    assert all(c.passed for c in judged if c.severity is dg.AssetCheckSeverity.ERROR)
+    assert {c.check_name: c.passed for c in judged}["gate"]
     assert sound.files(stage) == at_first[stage] and lock(sound.root)[stage] == locked
     assert stage not in changed(sound.root)
 
