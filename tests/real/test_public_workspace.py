@@ -104,10 +104,13 @@ def test_every_wording_of_the_questions_read_is_accepted_or_rejected(workspace: 
     ingest = seen(workspace, "evergreen/ingest")
     assert wordings == 4 * 60 * 7
     assert ingest["accepted"] + ingest["rejected"] == ingest["items"] == wordings
-    chain = [seen(workspace, f"evergreen/{s}") for s in ("ingest", "curate", "classify", "filter")]
-    for above, below in pairwise(chain):
+    made = [seen(workspace, f"evergreen/{s}") for s in ("synthesize", "verify", "translate", "aliases")]
+    curate, *below_it = (seen(workspace, f"evergreen/{s}") for s in ("curate", "classify", "filter"))
+    assert curate["rows_in"] == ingest["rows_out"] + made[-1]["rows_out"]
+    for above, below in (*pairwise([ingest, *made]), *pairwise([curate, *below_it])):
         assert below["rows_in"] == above["rows_out"]
-        assert below["items"] == below["accepted"] + below["rejected"]
+    for told in (*made, curate, *below_it):
+        assert told["items"] == sum(told[outcome] for outcome in OUTCOMES)
 
 
 def test_the_problems_and_their_translations_add_up(workspace: Path) -> None:
