@@ -9,36 +9,24 @@ The papers, 400 questions, 200 of each label: R2 from 0.012 to 0.137 over 11 ope
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
 
 from pipelines import tracking
-from pipelines.data.config import Share
 from pipelines.data.rows import digest
-from pipelines.data.tables import write_json
-from pipelines.data.told import Data, Record
-from pipelines.errors import ConfigError
 from pipelines.evaluation import signals as s
-from pipelines.evaluation.metrics import plain
+from pipelines.evaluation.signal_stage import READS, Draws, publish
 from pipelines.evaluation.worth import strongest, worth
 from pipelines.step import Step
 
-READS = "evaluation/uncertainty"
-
 
 @dataclass(frozen=True)
-class Params:
+class Params(Draws):
     """bootstrap: draws of rows for the interval of r."""
 
-    bootstrap: int = 1000
-    confidence: Share = 0.95
-
-    def __post_init__(self) -> None:
-        if self.bootstrap < 1 or not 0.0 < self.confidence < 1.0:
-            what = "bootstrap is 1 or more, confidence lies in (0, 1)"
-            raise ConfigError(what, where="params.yaml: evaluation.implicit")
+    STAGE = "evaluation.implicit"
 
 
 def run(step: Step, params: Params) -> None:
@@ -54,22 +42,14 @@ def run(step: Step, params: Params) -> None:
         else:
             step.accept(row["row_id"])
     used = rows.filter(pl.col("label").is_not_null() & (pl.col("scores").list.len() > 0))
-    figures = plain(measure(used, params, step.seed))
-    step.metrics = {"sample": figures["sample"], "strongest": figures["strongest"]}
-    write_json(figures, step.out("metrics.json"))
-    data = Data(READS, step.artifact(READS) / "rows.parquet", "test")
-    tags = {"headrace.sample": figures["sample"]["what"]}
-    tracking.record(
-        step.root,
-        Record(step.name, started, {"seed": step.seed, **asdict(params)}, figures, [data], tags=tags),
-    )
+    publish(step, params, measure(used, params, step.seed), started)
 
 
 def measure(rows: pl.DataFrame, params: Params, run_seed: int) -> dict[str, Any]:
     """What each estimate says of the label, rows that have both. Pure."""
     seed = int(digest("implicit", run_seed), 16) % 2**63
     y = s.label(rows)
-    how: dict[str, Any] = {"draws": params.bootstrap, "confidence": params.confidence, "seed": seed}
+    how = params.how(seed)
     found = {name: worth(y, s.score(rows, name), **how) for name in s.names(rows)}
     return {
         "sample": s.sample(len(rows)),

@@ -10,36 +10,24 @@ The papers, 400 questions of one assistant: |r| 0.77 for evergreen-ness, 0.36 fo
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
 
 from pipelines import tracking
-from pipelines.data.config import Share
 from pipelines.data.rows import digest
-from pipelines.data.tables import write_json
-from pipelines.data.told import Data, Record
-from pipelines.errors import ConfigError
 from pipelines.evaluation import signals as s
-from pipelines.evaluation.metrics import plain
+from pipelines.evaluation.signal_stage import READS, Draws, publish
 from pipelines.evaluation.worth import apart, strongest, worth
 from pipelines.step import Step
 
-READS = "evaluation/uncertainty"
-
 
 @dataclass(frozen=True)
-class Params:
+class Params(Draws):
     """bootstrap: draws of rows for the intervals."""
 
-    bootstrap: int = 1000
-    confidence: Share = 0.95
-
-    def __post_init__(self) -> None:
-        if self.bootstrap < 1 or not 0.0 < self.confidence < 1.0:
-            what = "bootstrap is 1 or more, confidence lies in (0, 1)"
-            raise ConfigError(what, where="params.yaml: evaluation.retrieval_explained")
+    STAGE = "evaluation.retrieval_explained"
 
 
 def run(step: Step, params: Params) -> None:
@@ -52,22 +40,14 @@ def run(step: Step, params: Params) -> None:
             step.reject(item, "no_flag", detail="the file does not say whether the assistant searched")
         else:
             step.accept(item)
-    figures = plain(measure(rows.filter(pl.col("searched").is_not_null()), params, step.seed))
-    step.metrics = {"sample": figures["sample"], "strongest": figures["strongest"]}
-    write_json(figures, step.out("metrics.json"))
-    data = Data(READS, step.artifact(READS) / "rows.parquet", "test")
-    tags = {"headrace.sample": figures["sample"]["what"]}
-    tracking.record(
-        step.root,
-        Record(step.name, started, {"seed": step.seed, **asdict(params)}, figures, [data], tags=tags),
-    )
+    publish(step, params, measure(rows.filter(pl.col("searched").is_not_null()), params, step.seed), started)
 
 
 def measure(rows: pl.DataFrame, params: Params, run_seed: int) -> dict[str, Any]:
     """What each signal says of the flag, and evergreen-ness against the best estimate. Pure."""
     seed = int(digest("retrieval_explained", run_seed), 16) % 2**63
     y, signals = s.column(rows, "searched"), s.signals(rows)
-    how: dict[str, Any] = {"draws": params.bootstrap, "confidence": params.confidence, "seed": seed}
+    how = params.how(seed)
     found = {name: worth(y, x, **how) for name, x in signals.items()}
     evergreen, best = strongest(found, {s.EVERGREEN, s.P}), strongest(found, set(s.names(rows)))
     versus = apart(y, signals[evergreen], signals[best], **how) if evergreen and best else None

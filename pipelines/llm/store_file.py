@@ -106,7 +106,7 @@ def prepare(db: sqlite3.Connection, path: Path, readonly: bool) -> int:
 def _create(db: sqlite3.Connection) -> None:
     """Make the tables, once, also when several processes open a new store together."""
     db.execute("BEGIN IMMEDIATE")
-    if not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+    if not mark(db)[0]:
         _run(db, _SCHEMA)
     db.execute("COMMIT")
 
@@ -116,7 +116,7 @@ def _upgrade(db: sqlite3.Connection) -> None:
     add_functions(db)
     db.execute("BEGIN IMMEDIATE")
     try:
-        if int(db.execute("PRAGMA user_version").fetchone()[0]) < VERSION:
+        if mark(db)[2] < VERSION:
             _run(db, _FROM_1)
         db.execute("COMMIT")
     except BaseException:
