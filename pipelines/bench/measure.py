@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -53,7 +54,7 @@ class Contender:
         self.process.stdin.write(b"go\n")
 
     def kill(self) -> None:
-        self.process.kill()
+        os.kill(self.process.pid, signal.SIGKILL)  # Popen's would reap one that has ended, before _end does
         self._end()
 
     def measure(self) -> Measured:
@@ -78,8 +79,7 @@ class Contender:
                 return dict(said)
         except (ValueError, KeyError):
             pass
-        self.process.kill()
-        self._end()
+        self.kill()
         code = self.process.returncode
         raise EnvironmentFault(f"{self._name} ended before it was {word} (exit {code})", cure="see above why")
 

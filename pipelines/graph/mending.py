@@ -3,19 +3,25 @@
 Law: DVC writes `dvc.lock` and its lock of paths in place, so that a SIGKILL can
 cut them short and no later command would start. The first is taken back to its
 last whole state, which only makes later stages look changed; the second is
-taken away. What a person has to decide (a merge conflict) is left alone.
+taken away. An entry of the run cache is renamed when it is whole, but DVC reads
+the newest file of its folder, and that may be one never renamed: it is taken
+away. Our own runs replace `dvc.lock`, so that whoever reads it beside them sees
+the whole of it. What a person has to decide (a merge conflict) is left alone.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from contextlib import suppress
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from pipelines.data.tables import replace
 
 CONFLICT = "<<<<<<<"
+WHOLE_RUN = re.compile(r"[0-9a-f]{64}")  # the SHA-256 that an entry of the run cache is renamed to
 
 
 def keep_lock(root: Path) -> None:
@@ -54,6 +60,47 @@ def mend_path_lock(tmp: Path) -> None:
             path.unlink()
 
 
+def mend_run_cache(runs: Path) -> None:
+    """Takes away what was never renamed in DVC's run cache (`runs`). The caller holds DVC's own lock."""
+    for path in runs.glob("*/*/*"):
+        if not WHOLE_RUN.fullmatch(path.name):
+            path.unlink(missing_ok=True)
+
+
+@contextmanager
+def replacing_lock_files() -> Iterator[None]:
+    """Within it, DVC in this process replaces `dvc.lock` instead of writing over it."""
+    from dvc import dvcfile
+    from dvc.utils.serialize import dumps_yaml, parse_yaml_for_update
+
+    plain = dvcfile.modify_yaml
+
+    @contextmanager
+    def replaced(path: str, fs: Any = None) -> Iterator[dict[str, Any]]:
+        file = Path(path)
+        text = file.read_text(encoding="utf-8") if file.exists() else ""
+        data = parse_yaml_for_update(text, path)
+        yield data
+        replace(file, lambda beside: beside.write_text(dumps_yaml(data), encoding="utf-8"))
+
+    dvcfile.modify_yaml = replaced
+    try:
+        yield
+    finally:
+        dvcfile.modify_yaml = plain
+
+
+def has_hashes(stages: Any) -> bool:
+    """Whether each stage has a command, and each file it read or made an MD5."""
+    try:
+        return all(
+            entry["cmd"] and all(file["md5"] for key in ("deps", "outs") for file in entry.get(key, []))
+            for entry in stages.values()
+        )
+    except (AttributeError, KeyError, TypeError):  # cut in the middle of an entry
+        return False
+
+
 def _kept(root: Path) -> Path:
     return root / ".headrace" / "dvc.lock"
 
@@ -66,7 +113,10 @@ def _read(path: Path) -> str:
 
 
 def _whole(text: str) -> bool:
-    """Whether it is a lock file to its end: DVC's YAML, with its schema, and a newline last."""
+    """Whether it is a lock file to its end: DVC's YAML with its schema, each file's MD5, a newline last.
+
+    One cut between two files or two stages passes: what is missing looks changed, and is made again.
+    """
     import yaml
 
     if not text.endswith("\n") or CONFLICT in text:
@@ -75,7 +125,7 @@ def _whole(text: str) -> bool:
         value = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except yaml.YAMLError:
         return False
-    return isinstance(value, dict) and "schema" in value
+    return isinstance(value, dict) and "schema" in value and has_hashes(value.get("stages", {}))
 
 
 def _is_json(path: Path) -> bool:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipelines.errors import ConfigError, StageError, nearest
 from pipelines.graph.children import end_children, terminable
-from pipelines.graph.mending import keep_lock, mend
+from pipelines.graph.mending import keep_lock, mend, mend_run_cache, replacing_lock_files
 from pipelines.graph.reason import heard, listening
 from pipelines.graph.stages import first_line, name_of, opened
 from pipelines.graph.waiting import BUSY, Busy, by_whom, until_free, writer
@@ -52,7 +52,10 @@ def run(
     processes first.
     """
     root = root.resolve()
-    with writer(root, who, say), _stage_output(output), listening(root), chdir(root):  # as DVC wants it
+    with (
+        writer(root, who, say), _stage_output(output), listening(root), replacing_lock_files(),
+        chdir(root),  # as DVC wants it
+    ):  # fmt: skip
         mend(root, say)
         return until_free(lambda: _guarded(root, list(targets), single, force, say), say)
 
@@ -126,6 +129,8 @@ def _reproduce(
         total = len(repo.index.stages)
 
         def one(stage: Any, **kwargs: Any) -> Any:
+            if not ran.looked_at:  # now that DVC holds its lock
+                mend_run_cache(Path(repo.stage_cache.cache_dir))
             ran.looked_at.append(name_of(stage))
             if not stage.changed() and not kwargs.get("force"):
                 return None

@@ -6,6 +6,7 @@ Law: `dvc.yaml` is the only declaration; here it is read, by DVC's own resolver.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,11 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipelines.errors import ConfigError, EnvironmentFault
-from pipelines.graph.mending import mend_path_lock
+from pipelines.graph.mending import has_hashes, mend_path_lock
 from pipelines.graph.waiting import BUSY, Busy, by_whom, until_free
 
 if TYPE_CHECKING:
     from dvc.repo import Repo
+
+LOOKS = 5  # at a dvc.lock that is being written
 
 
 @dataclass(frozen=True)
@@ -96,11 +99,23 @@ def state(root: Path) -> tuple[list[Stage], dict[str, list[str]]]:
 
 
 def lock(root: Path) -> dict[str, Any]:
-    """The stages of dvc.lock as plain data; empty before the first run."""
+    """The stages of dvc.lock as plain data; empty before the first run.
+
+    A bare `dvc` writes the file in place: it is read again until it is whole, for a second.
+    Raises ConfigError when it stays torn.
+    """
     if not (root / "dvc.lock").is_file():
         return {}
-    value = _yaml(root, "dvc.lock", "take it from version control, or delete it")
-    return dict(value.get("stages") or {})
+    for left in reversed(range(LOOKS)):
+        try:
+            entries = _yaml(root, "dvc.lock", "take it from version control, or delete it").get("stages", {})
+            if has_hashes(entries):
+                return dict(entries)
+        except ConfigError:
+            if not left:
+                raise
+        time.sleep(1 / LOOKS)
+    raise ConfigError("is cut short", where="dvc.lock", cure="headrace run mends it")
 
 
 def data_version(entry: Mapping[str, Any], stage: Stage) -> str | None:

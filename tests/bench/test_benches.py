@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from pathlib import Path
 
@@ -109,3 +110,13 @@ def test_a_contender_that_dies_is_an_error_and_not_a_figure(tmp_path: Path) -> N
     arguments = ("http://127.0.0.1:9", str(folder / "s"), str(folder / "o"), "4", "2", "plain")
     with pytest.raises(EnvironmentFault, match="pipelines.bench.rows .* ended before it was done"):
         Contender(MEASURED, *arguments).measure()
+
+
+def test_a_contender_that_has_ended_by_itself_can_be_killed_all_the_same(tmp_path: Path) -> None:
+    arguments = ("http://127.0.0.1:9", str(tmp_path / "s"), str(tmp_path / "o"), "4", "2", "plain")
+    contender = Contender(MEASURED, *arguments)
+    assert contender.process.stdin is not None
+    contender.process.stdin.write(b"stop\n")
+    os.waitid(os.P_PID, contender.process.pid, os.WEXITED | os.WNOWAIT)
+    contender.kill()
+    assert contender.process.returncode == 0
