@@ -4,9 +4,10 @@ Law: DVC writes `dvc.lock` and its lock of paths in place, so that a SIGKILL can
 cut them short and no later command would start. The first is taken back to its
 last whole state, which only makes later stages look changed; the second is
 taken away. An entry of the run cache is renamed when it is whole, but DVC reads
-the newest file of its folder, and that may be one never renamed: it is taken
-away. Our own runs replace `dvc.lock`, so that whoever reads it beside them sees
-the whole of it. What a person has to decide (a merge conflict) is left alone.
+the newest file of its folder, and that may be one never renamed, or there may be
+none yet: file and folder are taken away. Our own runs replace `dvc.lock`, so that
+whoever reads it beside them sees the whole of it. What a person has to decide (a
+merge conflict) is left alone.
 """
 
 from __future__ import annotations
@@ -61,10 +62,14 @@ def mend_path_lock(tmp: Path) -> None:
 
 
 def mend_run_cache(runs: Path) -> None:
-    """Takes away what was never renamed in DVC's run cache (`runs`). The caller holds DVC's own lock."""
-    for path in runs.glob("*/*/*"):
-        if not WHOLE_RUN.fullmatch(path.name):
-            path.unlink(missing_ok=True)
+    """Takes away what a killed DVC left in its run cache (`runs`). The caller holds DVC's own lock."""
+    for folder in runs.glob("*/*"):
+        entries = [*folder.iterdir()]
+        whole = [e for e in entries if WHOLE_RUN.fullmatch(e.name)]
+        for torn in set(entries) - set(whole):
+            torn.unlink()
+        if not whole:
+            folder.rmdir()
 
 
 @contextmanager

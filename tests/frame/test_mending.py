@@ -73,12 +73,18 @@ def copied(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("torn", ["", "cmd: cp word copy\nouts:\n- path: copy\n  hash: md5\n"])
-def test_what_a_killed_dvc_left_in_its_run_cache_does_not_stop_the_next_run(copied: Path, torn: str) -> None:
+@pytest.mark.parametrize("beside", [True, False], ids=["beside a whole entry", "alone"])
+@pytest.mark.parametrize("torn", [None, "", "cmd: cp word copy\nouts:\n- path: copy\n  hash: md5\n"])
+def test_what_a_killed_dvc_left_in_its_run_cache_does_not_stop_the_next_run(
+    copied: Path, torn: str | None, beside: bool
+) -> None:
     [entry] = (copied / ".dvc" / "cache" / "runs").glob("*/*/*")
-    left = entry.with_name("Wd2UrBZqvWWrkjXzwQDn6F.tmp")
-    left.write_text(torn)
-    os.utime(left, (time.time() + 60,) * 2)  # DVC reads the newest
+    if not beside:
+        entry.unlink()
+    if torn is not None:
+        left = entry.with_name("Wd2UrBZqvWWrkjXzwQDn6F.tmp")
+        left.write_text(torn)
+        os.utime(left, (time.time() + 60,) * 2)  # DVC reads the newest
     for made in ("dvc.lock", "copy"):
         (copied / made).unlink()
     run(copied, who="a test")
