@@ -63,7 +63,7 @@ def refresh_job(root: Path) -> dg.JobDefinition:
 
     @dg.op(name="ask_world", pool="dvc", out=dg.Out(dg.Nothing))
     def ask_world(context: dg.OpExecutionContext, config: AsOf) -> None:
-        from pipelines.evergreen.ask import refresh
+        from pipelines.evergreen.refreshing.ask import refresh
 
         try:
             day = date.fromisoformat(config.as_of) if config.as_of else datetime.now(UTC).date()

@@ -150,7 +150,7 @@ def _score(root: Path, test: Test, params: Mapping[str, Any]) -> dict[str, Any]:
     import json
 
     from pipelines.evaluation import metrics as m
-    from pipelines.evergreen.classifier import averaged, load
+    from pipelines.evergreen.eg_e5.classifier import averaged, load
 
     folder, cache = root / "data/training/evergreen", root / ".headrace" / "encoder" / "hidden"
     vectors = _vectors(root, test.text, params)
@@ -245,7 +245,7 @@ def _speed(root: Path, rows: int) -> float:
     """Wordings told apart in a second from their text alone, nothing kept, on one process."""
     import polars as pl
 
-    from pipelines.evergreen.classifier import load
+    from pipelines.evergreen.eg_e5.classifier import load
 
     folder = root / "data/training/evergreen/model"
     test = pl.read_parquet(root / "data/evergreen/curate/rows.parquet").filter(pl.col("split") == "test")

@@ -13,8 +13,8 @@ from pipelines.cli.params import check_params
 from pipelines.errors import ConfigError
 
 if TYPE_CHECKING:
-    from pipelines.evergreen.refresh_report import Report
-    from pipelines.evergreen.source import Asked
+    from pipelines.evergreen.refreshing.report import Report
+    from pipelines.evergreen.refreshing.source import Asked
 
 SHOWN = 10  # questions of a --dry-run
 
@@ -35,7 +35,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace, root: Path) -> int:
     from pipelines import graph
-    from pipelines.evergreen.ask import PartlyAsked, foretell, refresh
+    from pipelines.evergreen.refreshing.ask import PartlyAsked, foretell, refresh
 
     check_params(root)
     day = _day(args.as_of)

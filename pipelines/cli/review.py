@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pipelines.errors import ConfigError
 
 if TYPE_CHECKING:
-    from pipelines.evergreen.open_cases import Desk
+    from pipelines.evergreen.reviewing.open_cases import Desk
 
 SHOWN = 20
 
@@ -39,7 +39,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace, root: Path) -> int:
     from pipelines import graph
     from pipelines.cli.params import check_params
-    from pipelines.evergreen import open_cases
+    from pipelines.evergreen.reviewing import open_cases
 
     if args.decide is None and (args.who or args.when or args.change_rate or args.answer):
         raise ConfigError("--who, --when, --change-rate and --answer go with --decide")

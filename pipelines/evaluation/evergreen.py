@@ -29,9 +29,9 @@ from pipelines.evaluation.evergreen_figures import Beside, Params, curves, evalu
 from pipelines.evaluation.promotion import judged
 from pipelines.evaluation.reliability import plot
 from pipelines.evaluation.systems import described, systems
-from pipelines.evergreen.classifier import Classifier, load
+from pipelines.evergreen.eg_e5.classifier import Classifier, load
+from pipelines.evergreen.eg_e5.served import registered
 from pipelines.evergreen.schema import POOL, SPLITS, labelled
-from pipelines.evergreen.served import registered
 
 if TYPE_CHECKING:
     import numpy as np

@@ -29,7 +29,7 @@ from pipelines.evaluation.correctness import RULES, right
 from pipelines.evaluation.known_files import read_folder
 from pipelines.evaluation.known_questions import Known, Unread
 from pipelines.evaluation.signals import sample
-from pipelines.evergreen.classifier import load
+from pipelines.evergreen.eg_e5.classifier import load
 
 if TYPE_CHECKING:
     import numpy as np

@@ -17,9 +17,9 @@ import yaml
 from pipelines.data.duplicates import question_key
 from pipelines.data.prompts import load_prompt
 from pipelines.errors import StageError
+from pipelines.evergreen.making.verdicts import UNPARSED, verdict
 from pipelines.evergreen.prompting import Sheet, Turns
 from pipelines.evergreen.schema import EVERGREEN, MUTABLE
-from pipelines.evergreen.verdicts import UNPARSED, verdict
 
 SHEETS = {"verbal": "prompts/verbal.yaml", "uar": "prompts/uar.yaml", "mulan": "prompts/mulan.yaml"}
 _YES_NO = re.compile(r"\b(?:yes|no)\b")

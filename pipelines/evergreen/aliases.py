@@ -16,8 +16,8 @@ from typing import Any
 from pipelines.asking import AskingStep
 from pipelines.data.config import Share
 from pipelines.errors import ConfigError
-from pipelines.evergreen.alias_rules import sifted
-from pipelines.evergreen.made import ALIASED, MODEL, carried
+from pipelines.evergreen.making.alias_rules import sifted
+from pipelines.evergreen.making.made import ALIASED, MODEL, carried
 from pipelines.evergreen.prompting import Sheet, Turns, as_json, language_name, sheet
 from pipelines.evergreen.schema import questions
 from pipelines.llm.request import Request, Sampling, seed_of

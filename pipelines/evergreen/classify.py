@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from pipelines.asking import AskingStep
 from pipelines.errors import StageError
-from pipelines.evergreen import classifier
+from pipelines.evergreen.eg_e5 import classifier
 from pipelines.evergreen.schema import CLASSIFIED, CURATED, EVERGREEN, UNKNOWN, questions
 
 SCHEMA = questions("evergreen.classify", CLASSIFIED)

@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING, Any
 from pipelines.asking import AskingStep
 from pipelines.data.config import Share
 from pipelines.data.duplicates import question_key
-from pipelines.evergreen import review
-from pipelines.evergreen.benchmarks import ALL, file_benchmarks, pool_benchmarks
-from pipelines.evergreen.caps import Held, over_the_cap
-from pipelines.evergreen.curation import Kin, Question, Verdicts, decide, decide_near
-from pipelines.evergreen.curation_cases import cases_of
-from pipelines.evergreen.decided import Decided, decided_rows
-from pipelines.evergreen.kinship import kin_by_meaning, kin_by_words
-from pipelines.evergreen.overlaps import overlaps
+from pipelines.evergreen.curating.benchmarks import ALL, file_benchmarks, pool_benchmarks
+from pipelines.evergreen.curating.caps import Held, over_the_cap
+from pipelines.evergreen.curating.cases import cases_of
+from pipelines.evergreen.curating.curation import Kin, Question, Verdicts, decide, decide_near
+from pipelines.evergreen.curating.kinship import kin_by_meaning, kin_by_words
+from pipelines.evergreen.curating.overlaps import overlaps
+from pipelines.evergreen.reviewing import review
+from pipelines.evergreen.reviewing.decided import Decided, decided_rows
 from pipelines.evergreen.schema import CURATED, POOL, QUESTION, TEST, TRAIN, questions
 from pipelines.step import Step
 

@@ -25,7 +25,7 @@ from pipelines.data.readers import data_files
 from pipelines.data.record import Record
 from pipelines.data.rows import digest
 from pipelines.errors import ConfigError
-from pipelines.evergreen.books import Book, item, read_book
+from pipelines.evergreen.readers.books import Book, item, read_book
 from pipelines.evergreen.readers.roles import Columns, Reading, require_mapped
 from pipelines.evergreen.readers.seam import Aliases, Fault, Reader, Said
 from pipelines.evergreen.readers.values import language as language_of

@@ -21,11 +21,11 @@ from pipelines.data.config import Share
 from pipelines.data.outcomes import Outcome
 from pipelines.data.rows import Schema
 from pipelines.errors import ConfigError
-from pipelines.evergreen import review
-from pipelines.evergreen.due import Intervals, can_change, refresh_after
-from pipelines.evergreen.history import NEVER_ANSWERED, Held, Seen, fold, key_with
-from pipelines.evergreen.observations import Noted, Observation, Unusable, read
-from pipelines.evergreen.points import Key, usable_points
+from pipelines.evergreen.refreshing.due import Intervals, can_change, refresh_after
+from pipelines.evergreen.refreshing.history import NEVER_ANSWERED, Held, Seen, fold, key_with
+from pipelines.evergreen.refreshing.observations import Noted, Observation, Unusable, read
+from pipelines.evergreen.refreshing.points import Key, usable_points
+from pipelines.evergreen.reviewing import review
 from pipelines.evergreen.schema import EVERGREEN, FILTERED, HISTORY, MUTABLE
 from pipelines.gates.evergreen import SUITE
 from pipelines.step import Step

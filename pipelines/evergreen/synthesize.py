@@ -18,11 +18,11 @@ from pipelines.data.config import Share
 from pipelines.data.duplicates import question_key
 from pipelines.data.rows import digest
 from pipelines.errors import ConfigError
-from pipelines.evergreen.candidates import RATES, Rules, by_turns, capped, fault, missing
-from pipelines.evergreen.made import MODEL, SYNTHESIZED, TEMPLATE
+from pipelines.evergreen.making.candidates import RATES, Rules, by_turns, capped, fault, missing
+from pipelines.evergreen.making.made import MODEL, SYNTHESIZED, TEMPLATE
 from pipelines.evergreen.prompting import Sheet, Turns, as_json, language_name, sheet
 from pipelines.evergreen.schema import EVERGREEN, FAST, MUTABLE, NEVER, SLOW, TRAIN, labelled, questions
-from pipelines.evergreen.templates import Made, draw, load, supply
+from pipelines.evergreen.templates.filling import Made, draw, load, supply
 from pipelines.llm.request import Request, Sampling, seed_of
 from pipelines.llm.structured import Structured
 

@@ -20,10 +20,10 @@ import polars as pl
 from pipelines.asking import AskingStep
 from pipelines.data.config import Share
 from pipelines.errors import ConfigError
-from pipelines.evergreen.leg import PIVOT, SCHEMA, Checks, Leg
-from pipelines.evergreen.made import MODEL, TRANSLATED, carried
+from pipelines.evergreen.making.leg import PIVOT, SCHEMA, Checks, Leg
+from pipelines.evergreen.making.made import MODEL, TRANSLATED, carried
+from pipelines.evergreen.making.translating import Asking, Job
 from pipelines.evergreen.prompting import LANGUAGE_NAMES, language_name, sheet
-from pipelines.evergreen.translating import Asking, Job
 
 __all__ = ["SCHEMA", "Params", "run"]
 if TYPE_CHECKING:

@@ -21,12 +21,12 @@ from pipelines.asking import AskingStep
 from pipelines.data.config import MOST_SAMPLES, Share
 from pipelines.data.duplicates import question_key
 from pipelines.errors import ConfigError
-from pipelines.evergreen.made import MODEL, VERIFIED, carried
-from pipelines.evergreen.opinions import Asking, Opinion, opinions
+from pipelines.evergreen.making.made import MODEL, VERIFIED, carried
+from pipelines.evergreen.making.opinions import Asking, Opinion, opinions
+from pipelines.evergreen.making.verdicts import UNPARSED, agreement, objection, same_share, verdict
 from pipelines.evergreen.prompting import Sheet, Turns, sheet
-from pipelines.evergreen.review import DROP, OUT, Decision, Decisions, case, decisions, write_cases
+from pipelines.evergreen.reviewing.review import DROP, OUT, Decision, Decisions, case, decisions, write_cases
 from pipelines.evergreen.schema import EVERGREEN, MUTABLE, NEVER, UNKNOWN, questions
-from pipelines.evergreen.verdicts import UNPARSED, agreement, objection, same_share, verdict
 from pipelines.llm.answer import Answer
 from pipelines.llm.request import Sampling
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from pipelines.data.rows import digest
 from pipelines.errors import StageError
 from pipelines.evaluation.metrics import Scored, auroc, difference, f1_intervals
-from pipelines.evergreen.calibration import Mix, fit_mix, log_odds, one_thread, sigmoid
+from pipelines.evergreen.eg_e5.calibration import Mix, fit_mix, log_odds, one_thread, sigmoid
 from pipelines.training.decontaminate import equal_leaks, near_leaks
 from pipelines.training.examples import Examples
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from pipelines.data.duplicates import question_key
 from pipelines.data.rows import digest
-from pipelines.evergreen.templates import draw, load
+from pipelines.evergreen.templates.filling import draw, load
 from pipelines.training.decontaminate import Wording
 from pipelines.training.examples import in_turn
 

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any
 
 from pipelines.data.config import Share
 from pipelines.errors import ConfigError
-from pipelines.evergreen.bag import BagRecipe, fit_bag
-from pipelines.evergreen.calibration import (
+from pipelines.evergreen.eg_e5.bag import BagRecipe, fit_bag
+from pipelines.evergreen.eg_e5.calibration import (
     EVEN,
     Mix,
     estimate_prior,
@@ -34,8 +34,8 @@ from pipelines.evergreen.calibration import (
     one_thread,
     sigmoid,
 )
-from pipelines.evergreen.classifier import Classifier
-from pipelines.evergreen.head import HeadRecipe, fit_head
+from pipelines.evergreen.eg_e5.classifier import Classifier
+from pipelines.evergreen.eg_e5.head import HeadRecipe, fit_head
 from pipelines.training.crossval import Folds, Margins, OutOfFold, ablation, enough, figures, out_of_fold
 from pipelines.training.decontaminate import Wording
 from pipelines.training.examples import Examples, balanced

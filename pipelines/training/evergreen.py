@@ -24,10 +24,10 @@ from pipelines.data.tables import write_json
 from pipelines.data.told import Data, Record
 from pipelines.errors import ConfigError, StageError
 from pipelines.evaluation.metrics import plain
-from pipelines.evergreen.bag import BagRecipe
-from pipelines.evergreen.calibration import one_thread
-from pipelines.evergreen.head import HeadRecipe
-from pipelines.evergreen.served import CARD, registered
+from pipelines.evergreen.eg_e5.bag import BagRecipe
+from pipelines.evergreen.eg_e5.calibration import one_thread
+from pipelines.evergreen.eg_e5.head import HeadRecipe
+from pipelines.evergreen.eg_e5.served import CARD, registered
 from pipelines.pace import Sight
 from pipelines.progress import Progress
 from pipelines.training.card import card

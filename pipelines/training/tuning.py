@@ -15,14 +15,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pipelines.evergreen.encoder as bert
 from pipelines.data.config import Share
 from pipelines.data.rows import digest
 from pipelines.data.tables import replace
 from pipelines.errors import ConfigError
-from pipelines.evergreen.calibration import need_both
-from pipelines.evergreen.hidden import Below, Hidden
-from pipelines.evergreen.tuned import HEAD, Tuned, logits
+from pipelines.evergreen.eg_e5 import encoder as bert
+from pipelines.evergreen.eg_e5.calibration import need_both
+from pipelines.evergreen.eg_e5.hidden import Below, Hidden
+from pipelines.evergreen.eg_e5.tuned import HEAD, Tuned, logits
 from pipelines.training.examples import in_turn
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.cli import main
-from pipelines.evergreen.review import case, decisions, write_cases
+from pipelines.evergreen.reviewing.review import case, decisions, write_cases
 
 ABOUT = {"language": "en", "label": "mutable", "change_rate": "slow", "why": "the model says evergreen"}
 FILE = Path("data/review/evergreen/cases.jsonl")

@@ -8,9 +8,10 @@ from typing import Any
 
 from pipelines.asking import AskingStep
 from pipelines.data.duplicates import question_key
-from pipelines.evergreen import curate, ingest, refresh, review
+from pipelines.evergreen import curate, ingest, refresh
 from pipelines.evergreen.refresh import Params as RefreshParams
 from pipelines.evergreen.refresh import history_rows
+from pipelines.evergreen.reviewing import review
 from pipelines.evergreen.schema import FILTERED, questions
 from pipelines.step import Step
 

@@ -11,8 +11,9 @@ import yaml
 from evergreen_rows import FILTER
 
 from pipelines.data.tables import write_parquet
-from pipelines.evergreen import refresh, review
-from pipelines.evergreen.observations import FOLDER
+from pipelines.evergreen import refresh
+from pipelines.evergreen.refreshing.observations import FOLDER
+from pipelines.evergreen.reviewing import review
 from pipelines.step import Step
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.evergreen.alias_rules import fault, roman, said_numbers, sifted
+from pipelines.evergreen.making.alias_rules import fault, roman, said_numbers, sifted
 
 KING = "The king of the United Kingdom is Charles the Third."
 ASKED = "Who is the king of the United Kingdom?"

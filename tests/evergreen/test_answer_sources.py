@@ -13,9 +13,9 @@ from evergreen_rows import filtered
 from refresh_workspace import files, lay, noted
 
 from pipelines.errors import ConfigError, HeadraceError
-from pipelines.evergreen.ask import PartlyAsked, refresh
-from pipelines.evergreen.journal import Journal
-from pipelines.evergreen.source_function import MOST_FAILURES, load_function
+from pipelines.evergreen.refreshing.ask import PartlyAsked, refresh
+from pipelines.evergreen.refreshing.journal import Journal
+from pipelines.evergreen.refreshing.source_function import MOST_FAILURES, load_function
 from tests.llm.scripted_server import ScriptedServer
 
 DAY = date(2025, 3, 1)

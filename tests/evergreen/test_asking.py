@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from pipelines.data.tables import write_parquet
 from pipelines.errors import HeadraceError
-from pipelines.evergreen.ask import look, refresh
-from pipelines.evergreen.due import Due, Intervals, State, can_change, due, refresh_after
-from pipelines.evergreen.facts import read_facts
-from pipelines.evergreen.history import fold
-from pipelines.evergreen.observations import FOLDER, Observation
-from pipelines.evergreen.points import usable_points
 from pipelines.evergreen.refresh import Params
-from pipelines.evergreen.review import FOLDER as REVIEWS
+from pipelines.evergreen.refreshing.ask import look, refresh
+from pipelines.evergreen.refreshing.due import Due, Intervals, State, can_change, due, refresh_after
+from pipelines.evergreen.refreshing.facts import read_facts
+from pipelines.evergreen.refreshing.history import fold
+from pipelines.evergreen.refreshing.observations import FOLDER, Observation
+from pipelines.evergreen.refreshing.points import usable_points
+from pipelines.evergreen.reviewing.review import FOLDER as REVIEWS
 
 DAY = date(2025, 3, 1)
 NO_AUDIT = Intervals(30, 365, 0.0)

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from pipelines.data.duplicates import question_key
 from pipelines.errors import ConfigError
-from pipelines.evergreen.candidates import RATES, Rules, by_turns, capped, fault, missing
-from pipelines.evergreen.faults import shared_run
+from pipelines.evergreen.making.candidates import RATES, Rules, by_turns, capped, fault, missing
+from pipelines.evergreen.making.faults import shared_run
 
 PROMPT = "You write short factual questions that people type into a search engine, each with its reply."
 RULES = Rules(

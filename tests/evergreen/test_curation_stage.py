@@ -14,8 +14,8 @@ from evergreen_rows import raw_folder, run_curate, run_ingest
 from pipelines.data.tables import write_parquet
 from pipelines.errors import ConfigError, InputError
 from pipelines.evergreen.curate import Params
-from pipelines.evergreen.made import ALIASED
-from pipelines.evergreen.review import FOLDER
+from pipelines.evergreen.making.made import ALIASED
+from pipelines.evergreen.reviewing.review import FOLDER
 from pipelines.evergreen.schema import questions
 from pipelines.step import Step
 

@@ -12,9 +12,9 @@ from evergreen_rows import FILTER, filtered, history, refresh_frame
 
 from pipelines.data.tables import write_parquet
 from pipelines.evergreen import refresh
-from pipelines.evergreen.history import Held
-from pipelines.evergreen.observations import FOLDER
-from pipelines.evergreen.review import FOLDER as REVIEWS
+from pipelines.evergreen.refreshing.history import Held
+from pipelines.evergreen.refreshing.observations import FOLDER
+from pipelines.evergreen.reviewing.review import FOLDER as REVIEWS
 from pipelines.gates.evergreen import SUITE
 from pipelines.gates.suite import judge
 from pipelines.step import GateFailure, Step

@@ -16,7 +16,7 @@ from evergreen_rows import raw_folder
 from pipelines.data.config import load
 from pipelines.errors import ConfigError, HeadraceError, InputError
 from pipelines.evergreen import ingest
-from pipelines.evergreen.alias_cells import members
+from pipelines.evergreen.readers.alias_cells import members
 from pipelines.evergreen.readers.freshqa import review_day
 from pipelines.evergreen.readers.roles import Columns
 from pipelines.evergreen.readers.values import language, language_in

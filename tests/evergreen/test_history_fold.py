@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 
 from pipelines.data.tables import write_parquet
 from pipelines.errors import StageError
-from pipelines.evergreen import refresh, review
-from pipelines.evergreen.history import Held, Seen, answer_key, contradicting, fold
-from pipelines.evergreen.observations import FOLDER, Observation, write
+from pipelines.evergreen import refresh
+from pipelines.evergreen.refreshing.history import Held, Seen, answer_key, contradicting, fold
+from pipelines.evergreen.refreshing.observations import FOLDER, Observation, write
+from pipelines.evergreen.reviewing import review
 from pipelines.gates.evergreen import measures
 from pipelines.step import Step
 

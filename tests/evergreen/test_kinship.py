@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.data.duplicates import question_key
-from pipelines.evergreen.caps import Held, over_the_cap, template_of
-from pipelines.evergreen.curation import Kin, Question, Verdicts, decide, decide_near
-from pipelines.evergreen.kinship import apart, kin_by_meaning, kin_by_words
+from pipelines.evergreen.curating.caps import Held, over_the_cap, template_of
+from pipelines.evergreen.curating.curation import Kin, Question, Verdicts, decide, decide_near
+from pipelines.evergreen.curating.kinship import apart, kin_by_meaning, kin_by_words
 
 
 def row(question_id: str, language: str, question: str, split: str = "train") -> dict[str, Any]:

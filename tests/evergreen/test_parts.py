@@ -19,8 +19,9 @@ from pipelines.cli import main
 from pipelines.data.config import load
 from pipelines.data.tables import write_parquet
 from pipelines.errors import ConfigError, HeadraceError, StageError
-from pipelines.evergreen import classifier, classify
+from pipelines.evergreen import classify
 from pipelines.evergreen import filter as parts
+from pipelines.evergreen.eg_e5 import classifier
 from pipelines.evergreen.schema import CLASSIFIED, CURATED, questions
 from pipelines.llm.tally import Pulse
 from pipelines.step import Step

@@ -14,11 +14,11 @@ from pipelines.data.duplicates import question_key
 from pipelines.errors import ConfigError, StageError
 from pipelines.evergreen.aliases import Params as AliasParams
 from pipelines.evergreen.aliases import turns_of as alias_turns
+from pipelines.evergreen.making.translating import Job, answer_schema
+from pipelines.evergreen.making.translating import turns_of as translation_turns
 from pipelines.evergreen.prompting import Turns, language_name, sheet
 from pipelines.evergreen.synthesize import Ask
 from pipelines.evergreen.synthesize import turns_of as synthesis_turns
-from pipelines.evergreen.translating import Job, answer_schema
-from pipelines.evergreen.translating import turns_of as translation_turns
 from pipelines.evergreen.verify import turns_of as verify_turns
 
 SHEETS = {n: sheet(f"prompts/{n}.yaml") for n in ("synthesize", "verify", "translate", "aliases")}

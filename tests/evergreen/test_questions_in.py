@@ -12,9 +12,9 @@ import pytest
 from evergreen_rows import raw_folder, run_ingest
 
 from pipelines.errors import InputError
-from pipelines.evergreen.alias_cells import alias_list
-from pipelines.evergreen.books import read_book
 from pipelines.evergreen.ingest import usable
+from pipelines.evergreen.readers.alias_cells import alias_list
+from pipelines.evergreen.readers.books import read_book
 from pipelines.evergreen.readers.seam import Reader, Said
 from pipelines.evergreen.schema import parse_label
 from pipelines.step import Step

@@ -14,8 +14,8 @@ from evergreen_rows import filtered
 from refresh_workspace import files, fold, lay, noted
 
 from pipelines.data.rows import digest
-from pipelines.evergreen.ask import foretell, refresh
-from pipelines.evergreen.refresh_report import Report
+from pipelines.evergreen.refreshing.ask import foretell, refresh
+from pipelines.evergreen.refreshing.report import Report
 
 FIRST, DAYS = date(2025, 3, 1), 30
 FAST, SLOW, AUDIT, RETRY, SEED = 6, 20, 0.25, 4, 7

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from pipelines.data.readers import Record
 from pipelines.errors import StageError
-from pipelines.evergreen.review import (
+from pipelines.evergreen.reviewing.review import (
     FOLDER,
     Decision,
     Decisions,

@@ -15,8 +15,8 @@ from evergreen_rows import FILTER, run_curate, run_ingest
 
 from pipelines.data.tables import write_parquet
 from pipelines.evergreen import refresh
-from pipelines.evergreen.ask import refresh as ask
-from pipelines.evergreen.facts import read_facts
+from pipelines.evergreen.refreshing.ask import refresh as ask
+from pipelines.evergreen.refreshing.facts import read_facts
 from pipelines.evergreen.schema import CURATED
 from pipelines.gates.evergreen import SUITE
 from pipelines.step import Step

@@ -16,10 +16,10 @@ from pipelines.data.duplicates import question_key
 from pipelines.data.language import identify, script
 from pipelines.errors import ConfigError
 from pipelines.evergreen.schema import FAST, NEVER, SLOW
-from pipelines.evergreen.template_bank import RATES, Bank, Fill, Template, TemplateError
-from pipelines.evergreen.template_files import parse
-from pipelines.evergreen.template_grammar import joined
-from pipelines.evergreen.templates import Made, draw, load, supply
+from pipelines.evergreen.templates.bank import RATES, Bank, Fill, Template, TemplateError
+from pipelines.evergreen.templates.files import parse
+from pipelines.evergreen.templates.filling import Made, draw, load, supply
+from pipelines.evergreen.templates.grammar import joined
 
 LANGUAGES = ("en", "ru", "fr", "de", "he", "ar", "zh")
 LETTERS = {"ru": "cyrillic", "he": "hebrew", "ar": "arabic", "zh": "han"}

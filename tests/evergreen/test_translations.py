@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.data.duplicates import question_key
-from pipelines.evergreen.translations import (
+from pipelines.evergreen.making.translations import (
     Rules,
     added_of,
     fault_of_answer,

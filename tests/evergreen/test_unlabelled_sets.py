@@ -12,8 +12,8 @@ from evergreen_rows import FILTER, filtered, history, raw_folder, refresh_frame,
 
 from pipelines.data.tables import write_parquet
 from pipelines.evergreen import filter as parts
-from pipelines.evergreen.due import can_change
-from pipelines.evergreen.history import Held
+from pipelines.evergreen.refreshing.due import can_change
+from pipelines.evergreen.refreshing.history import Held
 from pipelines.evergreen.schema import CLASSIFIED, CURATED, labelled, questions
 from pipelines.gates.evergreen import measures
 from pipelines.step import Step

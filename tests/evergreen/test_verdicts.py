@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.evergreen.verdicts import UNPARSED, agreement, objection, same_share, verdict
+from pipelines.evergreen.making.verdicts import UNPARSED, agreement, objection, same_share, verdict
 
 SAID = st.sampled_from(["evergreen", "mutable", UNPARSED])
 

@@ -19,7 +19,7 @@ from pipelines.evaluation.known_files import read_folder
 from pipelines.evaluation.known_questions import Known
 from pipelines.evaluation.known_scores import SURER
 from pipelines.evaluation.metrics import auroc
-from pipelines.evergreen.bag import BagRecipe, fit_bag
+from pipelines.evergreen.eg_e5.bag import BagRecipe, fit_bag
 from pipelines.step import Step
 from pipelines.training import self_knowledge as sk
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipelines.errors import StageError
-from pipelines.evergreen.calibration import Mix, estimate_prior, fit_mix, log_odds, margins_of, sigmoid
+from pipelines.evergreen.eg_e5.calibration import Mix, estimate_prior, fit_mix, log_odds, margins_of, sigmoid
 
 
 def drawn(share: float, rows: int, seed: int, apart: float = 1.5) -> tuple[np.ndarray, np.ndarray]:

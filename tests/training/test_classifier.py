@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from pipelines.errors import InputError, StageError
-from pipelines.evergreen.calibration import Mix, sigmoid
-from pipelines.evergreen.classifier import (
+from pipelines.evergreen.eg_e5.calibration import Mix, sigmoid
+from pipelines.evergreen.eg_e5.classifier import (
     BagRecipe,
     Classifier,
     HeadRecipe,

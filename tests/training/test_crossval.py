@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pipelines.errors import ConfigError, StageError
-from pipelines.evergreen.classifier import BagRecipe, Classifier, HeadRecipe
+from pipelines.evergreen.eg_e5.classifier import BagRecipe, Classifier, HeadRecipe
 from pipelines.training import crossval, ensemble
 from pipelines.training.crossval import Folds, OutOfFold, ablation, enough, figures, fold_of, out_of_fold
 from pipelines.training.decontaminate import Wording

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from pipelines.errors import ConfigError, EnvironmentFault, InputError
-from pipelines.evergreen import encoder as bert
-from pipelines.evergreen.hidden import Below, Hidden
-from pipelines.evergreen.packaged_encoder import read
+from pipelines.evergreen.eg_e5 import encoder as bert
+from pipelines.evergreen.eg_e5.hidden import Below, Hidden
+from pipelines.evergreen.eg_e5.packaged_encoder import read
 from tests.training.tiny_encoder import make
 
 TEXTS = [

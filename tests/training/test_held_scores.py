@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pipelines.evergreen.calibration import sigmoid
+from pipelines.evergreen.eg_e5.calibration import sigmoid
 from pipelines.training.crossval import OutOfFold
 from pipelines.training.decontaminate import Wording
 from pipelines.training.examples import Examples

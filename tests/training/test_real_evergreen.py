@@ -11,7 +11,7 @@ import pytest
 
 from pipelines import tracking
 from pipelines.cli.stage import run_stage
-from pipelines.evergreen.classifier import load
+from pipelines.evergreen.eg_e5.classifier import load
 
 FILES = ("train.csv", "train_synth.csv", "test.csv", "dev.csv")
 # Two of seven wordings of a train question are embedded: 11,000 texts in all, minutes on two cores.

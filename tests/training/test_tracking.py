@@ -18,8 +18,8 @@ from pipelines import tracking
 from pipelines.data.tables import file_md5
 from pipelines.data.told import Data, Model, Record, code_commit
 from pipelines.errors import EnvironmentFault
-from pipelines.evergreen.classifier import BagRecipe, Classifier, HeadRecipe, fit_bag, fit_head
-from pipelines.evergreen.served import NAME, registered
+from pipelines.evergreen.eg_e5.classifier import BagRecipe, Classifier, HeadRecipe, fit_bag, fit_head
+from pipelines.evergreen.eg_e5.served import NAME, registered
 
 pytestmark = pytest.mark.slow
 QUESTIONS = ["who was it", "how old is it"] * 10
@@ -160,7 +160,7 @@ def test_the_registered_model_predicts_as_the_folder_and_holds_no_pickle(
     loaded = mlflow.pyfunc.load_model(f"models:/{NAME}@candidate")
     frame = pd.DataFrame({"question": ["who was it", "wer war das"], "language": ["en", "de"]})
     got = loaded.predict(frame)["p_evergreen"].to_numpy()
-    from pipelines.evergreen.served import _load_pyfunc
+    from pipelines.evergreen.eg_e5.served import _load_pyfunc
 
     np.testing.assert_array_equal(
         got, _load_pyfunc(str(kept.folder)).predict(frame)["p_evergreen"].to_numpy()

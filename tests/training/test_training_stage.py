@@ -16,7 +16,7 @@ from pipelines import tracking
 from pipelines.cli.stage import run_stage
 from pipelines.data.tables import write_parquet
 from pipelines.errors import StageError
-from pipelines.evergreen.classifier import load
+from pipelines.evergreen.eg_e5.classifier import load
 from pipelines.evergreen.schema import CURATED, QUESTION, questions
 from tests.training.tiny_encoder import make
 

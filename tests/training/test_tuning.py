@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 from pipelines.errors import ConfigError, InputError, StageError
-from pipelines.evergreen import encoder as bert
-from pipelines.evergreen.bag import BagRecipe, fit_bag
-from pipelines.evergreen.calibration import Mix
-from pipelines.evergreen.classifier import Classifier, load
-from pipelines.evergreen.head import HeadRecipe, fit_head
-from pipelines.evergreen.hidden import Below
-from pipelines.evergreen.tuned import FILES
+from pipelines.evergreen.eg_e5 import encoder as bert
+from pipelines.evergreen.eg_e5.bag import BagRecipe, fit_bag
+from pipelines.evergreen.eg_e5.calibration import Mix
+from pipelines.evergreen.eg_e5.classifier import Classifier, load
+from pipelines.evergreen.eg_e5.head import HeadRecipe, fit_head
+from pipelines.evergreen.eg_e5.hidden import Below
+from pipelines.evergreen.eg_e5.tuned import FILES
 from pipelines.training import tuning
 from pipelines.training.examples import in_turn
 from pipelines.training.tuning import Shown, Tuner, Tuning, batches_of, losses, schedule
@@ -128,7 +128,7 @@ def test_the_kept_classifier_predicts_the_bits_of_the_trained(below: Below, tmp_
 
 @pytest.mark.parametrize("damage", ["tuned.json", "tuned.safetensors", "encoder"])
 def test_damaged_layers_are_one_clear_error(below: Below, tmp_path: Path, damage: str) -> None:
-    from pipelines.evergreen import tuned
+    from pipelines.evergreen.eg_e5 import tuned
 
     tuner(below).fit(shown(), 1).save(tmp_path)
     if damage == "encoder":

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pipelines.evergreen.alias_cells import members
 from pipelines.evergreen.readers import values as v
+from pipelines.evergreen.readers.alias_cells import members
 from pipelines.evergreen.readers.seam import Aliases, Fault, Reader, Said, Sheet, pooled
 from pipelines.evergreen.schema import NO_ORIGIN
 

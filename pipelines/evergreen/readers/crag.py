@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from datetime import date
 from typing import Any
 
-from pipelines.evergreen.alias_cells import members
 from pipelines.evergreen.readers import values as v
+from pipelines.evergreen.readers.alias_cells import members
 from pipelines.evergreen.readers.seam import Fault, Reader, Said, Sheet, pooled
 
 KIND = "crag"

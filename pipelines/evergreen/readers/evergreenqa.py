@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pipelines.errors import InputError
-from pipelines.evergreen.alias_cells import alias_list
 from pipelines.evergreen.readers import values as v
+from pipelines.evergreen.readers.alias_cells import alias_list
 from pipelines.evergreen.readers.plain import Frame, Texts, frame_of
 from pipelines.evergreen.readers.roles import NAMES, Reading
 from pipelines.evergreen.readers.seam import Aliases, Fault, Reader, Said, Sheet

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipelines.data.rows import ID_HEX, digest
-from pipelines.evergreen.alias_cells import alias_list
 from pipelines.evergreen.readers import values as v
+from pipelines.evergreen.readers.alias_cells import alias_list
 from pipelines.evergreen.readers.roles import (
     Reading,
     mapping_for,

@@ -1,0 +1,1 @@
+"""Which questions equal or nearly equal others, and what follows for each."""

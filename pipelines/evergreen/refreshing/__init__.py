@@ -1,0 +1,1 @@
+"""Which answers are due, who is asked for them, and how what was said becomes a history."""

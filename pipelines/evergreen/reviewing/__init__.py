@@ -1,0 +1,1 @@
+"""Cases that a person decides, kept and read back: decisions outrank models."""
