@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections import Counter
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import polars as pl
 import pytest
@@ -37,10 +40,11 @@ def test_the_resume_bench_loses_nothing_and_asks_only_for_what_is_new() -> None:
 
 
 def test_the_llm_bench_prints_its_figures_as_one_line_of_json(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bench", "llm", "--json", "--rows", "40"]) == 0
+    ended = main(["bench", "llm", "--json", "--rows", "40"])
     line = capsys.readouterr().out
     assert line.count("\n") == 1
     figures = json.loads(line)
+    assert ended == int(not all(llm.laws(figures).values()))
     assert list(figures) == [
         "rows_per_s",
         "cpu_s_per_1000",
@@ -58,6 +62,26 @@ def test_the_llm_bench_holds_headrace_to_its_shares_of_the_floor() -> None:
     assert list(llm.laws(good).values()) == [True, True, True]
     for worse in ({"rows_per_s": 599}, {"cpu_s_per_1000": 0.51}, {"naive_rows_per_s": 251}):
         assert list(llm.laws(good | worse).values()).count(False) == 1
+
+
+@pytest.mark.parametrize("form", [["--json"], []])
+@pytest.mark.parametrize(("fast", "ended"), [(True, 0), (False, 1)])
+def test_a_bench_ends_well_only_if_its_laws_hold_and_says_its_figures_in_any_case(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    form: list[str],
+    fast: bool,
+    ended: int,
+) -> None:
+    toy: Any = ModuleType("pipelines.bench.toy")
+    toy.ROWS, toy.run = 10, lambda rows: {"rows": rows, "fast": fast}
+    toy.laws = lambda figures: {"it counts": True, "it is fast": figures["fast"]}
+    monkeypatch.setitem(sys.modules, "pipelines.bench.toy", toy)
+    monkeypatch.setitem(BENCHES, "toy", "a toy")
+    assert main(["bench", "toy", *form]) == ended
+    said = capsys.readouterr()
+    assert ('{"rows": 10, "fast": ' in said.out) == bool(form) and "10" in said.out
+    assert said.err == ("" if fast else "headrace: bench toy fails: it is fast\n")
 
 
 def test_an_unknown_bench_is_named_with_those_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
