@@ -17,7 +17,7 @@ import polars as pl
 
 from pipelines.cbu.sources import RawCandidate, RawProblem, problems
 from pipelines.data.answers import Verdict, fast
-from pipelines.data.readers import data_files
+from pipelines.data.readers import data_files, stem_of
 from pipelines.data.rows import Schema, digest, occurrences
 from pipelines.errors import Place
 from pipelines.step import Step
@@ -71,7 +71,7 @@ def run(step: Step, params: Params) -> None:
         for n, problem in enumerate(problems(path, base)):
             if params.limit and n >= params.limit:
                 break
-            found.append((path.stem, problem))
+            found.append((stem_of(path), problem))
     step.rows_in = len(found)
     for _, problem in found:
         step.plan([problem.key, *(_item(problem, c) for c in problem.candidates)])

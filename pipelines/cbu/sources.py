@@ -20,7 +20,16 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.data.answers import extract
-from pipelines.data.readers import Record, fault_of, header, load_json, records, relative, text_of
+from pipelines.data.readers import (
+    Record,
+    fault_of,
+    header,
+    load_json,
+    records,
+    relative,
+    suffix_of,
+    text_of,
+)
 from pipelines.errors import InputError, Place
 
 LABELS = ("right", "wrong")
@@ -74,9 +83,9 @@ class _Bad(Exception):
 def problems(path: Path, base: Path) -> Iterator[RawProblem]:
     """Problems of one file in its own order. Raises InputError for a file of another kind."""
     name = relative(path, base)
-    if path.suffix.lower() == ".json":
+    if suffix_of(path) == ".json":
         return _champ(path, base)
-    if path.suffix.lower() != ".jsonl":
+    if suffix_of(path) != ".jsonl":
         raise InputError("no reader for this suffix", where=name, cure="known: .jsonl, .json (CHAMP)")
     found = header(path, base)
     if "question" not in found:

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pipelines.data.readers import SUFFIXES, data_files, require_named
+from pipelines.data.source_files import KNOWN, data_files, is_data, left_out, require_named
 from pipelines.errors import ConfigError, EnvironmentFault, InputError, nearest
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -62,6 +62,9 @@ def main(args: argparse.Namespace, root: Path) -> int:
     for engine in SOURCES:
         names = ", ".join(p.name for p in sources.get(engine, []))
         print(f"{engine}: {f'copied {names}' if names else 'the sample inputs of the project'}")
+        for path in filter(Path.is_dir, sources.get(engine, [])):
+            if others := left_out(path):
+                print(f"{engine}: no data, not copied from {path.name}: {', '.join(others)}")
     print(f"next: cd {shlex.quote(args.dir)} && headrace run")
     return 0
 
@@ -83,10 +86,8 @@ def _sources(texts: list[str], root: Path) -> dict[str, list[Path]]:
             raise InputError("no such file or folder", where=name, cure="check the path")
         if path.is_dir():
             data_files(path)
-        elif path.suffix.lower() not in SUFFIXES:
-            raise InputError(
-                f"unknown suffix {path.suffix!r}", where=name, cure=f"known: {', '.join(SUFFIXES)}"
-            )
+        elif not is_data(path):
+            raise InputError(f"unknown suffix {path.suffix!r}", where=name, cure=KNOWN)
         require_named(path)
         found.setdefault(engine, []).append(path)
     return found

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.data.record import LONGEST_RAW, Record, unwritable
+from pipelines.data.source_files import bytes_of
 from pipelines.data.text_files import relative
 from pipelines.errors import InputError
 
@@ -20,8 +21,9 @@ def parquet_records(path: Path, base: Path) -> tuple[list[str], list[Record]]:
     import pyarrow.parquet as pq
 
     name = relative(path, base)
+    data = bytes_of(path, name)
     try:
-        table = pq.read_table(path, use_threads=False)
+        table = pq.read_table(pa.BufferReader(data), use_threads=False)
         table.validate(full=True)
         columns, listed = table.column_names, table.to_pylist()
     except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as e:

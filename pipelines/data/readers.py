@@ -14,30 +14,22 @@ from typing import Any
 
 from pipelines.data import delimited
 from pipelines.data.record import LONGEST_RAW, Record, fault_of, unique, unwritable
+from pipelines.data.source_files import SUFFIXES, data_files, require_named, stem_of, suffix_of
 from pipelines.data.text_files import fault_of_line, raw_of, relative, split_lines, text_of
 from pipelines.errors import InputError
 
-__all__ = ["Record", "fault_of", "relative", "text_of", "unwritable"]  # beside what stands below
-SUFFIXES = (".csv", ".tsv", ".jsonl", ".json", ".parquet")
-
-
-def data_files(folder: Path) -> list[Path]:
-    """All files below `folder` with a known suffix, sorted. Raises InputError when there are none."""
-    files = sorted(p for p in folder.rglob("*") if p.is_file() and p.suffix.lower() in SUFFIXES)
-    if not files:
-        raise InputError(
-            "holds no data files", where=str(folder), cure=f"known suffixes: {', '.join(SUFFIXES)}"
-        )
-    for path in files:
-        require_named(path)
-    return files
-
-
-def require_named(path: Path) -> None:
-    """Raises InputError for a file whose name is no text: rows could not say where they come from."""
-    if unwritable(str(path)):
-        name = str(path).encode("utf-8", "backslashreplace").decode()
-        raise InputError("the file's name is not UTF-8", where=name, cure="rename it")
+__all__ = [  # beside what stands below
+    "SUFFIXES",
+    "Record",
+    "data_files",
+    "fault_of",
+    "relative",
+    "require_named",
+    "stem_of",
+    "suffix_of",
+    "text_of",
+    "unwritable",
+]
 
 
 def records(path: Path, base: Path, columns: Sequence[str] | None = None) -> Iterator[Record]:
@@ -46,7 +38,7 @@ def records(path: Path, base: Path, columns: Sequence[str] | None = None) -> Ite
     `columns` names the columns of a file without header (MGSM). A JSON file must
     be a list of objects; for other JSON use `load_json`. Raises InputError.
     """
-    suffix, name = path.suffix.lower(), relative(path, base)
+    suffix, name = suffix_of(path), relative(path, base)
     if suffix == ".jsonl":
         return json_lines(split_lines(text_of(path, base), name), name)
     if suffix in (".csv", ".tsv"):
@@ -81,7 +73,7 @@ def header(path: Path, base: Path) -> list[str]:
 
     Raises InputError, also when a file of objects has records and none can be read.
     """
-    suffix, name = path.suffix.lower(), relative(path, base)
+    suffix, name = suffix_of(path), relative(path, base)
     if suffix in (".csv", ".tsv"):
         lines = split_lines(text_of(path, base), name)
         return delimited.header_cells(lines[0], name, delimiter_of(suffix))

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pipelines.data.record import LONGEST_RAW, unwritable
+from pipelines.data.source_files import bytes_of
 from pipelines.errors import InputError
 
 OTHER = {  # how files of other kinds begin
@@ -88,10 +89,7 @@ def raw_of(lines: Sequence[str]) -> str:
 
 def _bytes_of(path: Path, base: Path) -> bytes:
     name = relative(path, base)
-    try:
-        data = path.read_bytes()
-    except OSError as e:
-        raise InputError(f"cannot be read: {e.strerror}", where=name) from e
+    data = bytes_of(path, name)
     if not data.removeprefix(b"\xef\xbb\xbf").strip():
         raise InputError("the file is empty", where=name, cure="give a file with rows or take it away")
     if data.startswith(b"version https://git-lfs"):

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 
-from pipelines.data.readers import data_files, header, relative
+from pipelines.data.readers import data_files, header, relative, suffix_of
 from pipelines.errors import InputError
 
 TIMES = ("video_id", "start_timestamp", "stop_timestamp")
@@ -62,7 +62,7 @@ def known_files(folder: Path) -> list[tuple[Path, Kind]]:
 
 def _kind(path: Path, folder: Path) -> Kind | None:
     name = relative(path, folder)
-    if path.suffix.lower() not in (".csv", ".tsv", ".jsonl", ".json"):
+    if suffix_of(path) not in (".csv", ".tsv", ".jsonl", ".json"):
         raise InputError("this engine does not read such files", where=name, cure="give CSV or JSONL")
     columns = header(path, folder)
     for kind, needed in COLUMNS.items():  # where one kind has all columns of another it comes first

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pipelines.data.readers import Record, data_files, header, records
+from pipelines.data.readers import Record, data_files, header, records, stem_of
 from pipelines.errors import InputError
 from pipelines.evaluation import adarague
 from pipelines.evaluation import known_questions as k
@@ -96,7 +96,7 @@ def read_file(path: Path, base: Path, unused: set[str]) -> Iterator[Known | Unre
     roles = roles_of(columns, str(path.relative_to(base)))
     unused |= {c for c in columns if c not in roles.values() and direction(c) is None}
     for record in records(path, base):
-        yield _read(record, roles, path.stem)
+        yield _read(record, roles, stem_of(path))
 
 
 def roles_of(columns: list[str], where: str) -> dict[str, str]:

@@ -21,9 +21,9 @@ from typing import Any
 
 import polars as pl
 
-from pipelines.data.readers import data_files
 from pipelines.data.record import Record
 from pipelines.data.rows import digest
+from pipelines.data.source_files import data_files, left_out
 from pipelines.errors import ConfigError
 from pipelines.evergreen.readers.books import Book, item, read_book
 from pipelines.evergreen.readers.roles import Columns, Reading, require_mapped
@@ -88,6 +88,7 @@ def take(step: Step, params: Params) -> Told:
     step.metrics = {
         "records": dict(sorted(kinds.items())),
         "ignored_columns": sorted({c for b in books for c in b.reader.ignored}),
+        "ignored_files": left_out(folder),
     }
     return told
 

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipelines.data.answers import canonical, extract
-from pipelines.data.readers import Record, header, records, relative, require
+from pipelines.data.readers import Record, header, records, relative, require, stem_of, suffix_of
 from pipelines.data.rows import digest
 from pipelines.errors import InputError
 
 ENGLISH = "en"
-MGSM = re.compile(r"mgsm_([a-z]{2,3})\.tsv", re.IGNORECASE)
+MGSM = re.compile(r"mgsm_([a-z]{2,3})", re.IGNORECASE)
 MGSM_COLUMNS = ("question", "answer")
 LANGUAGE = re.compile(r"[a-z]{2,3}")
 
@@ -56,8 +56,8 @@ class Book:
 def read_book(path: Path, base: Path, limit: int = 0) -> Book:
     """A whole file, `limit` records from its head (0: all). Raises InputError for an unknown format."""
     name = relative(path, base)
-    if path.suffix.lower() == ".tsv":
-        named = MGSM.fullmatch(path.name)
+    if suffix_of(path) == ".tsv":
+        named = MGSM.fullmatch(stem_of(path))
         if named is None:
             raise InputError("a TSV file must be named mgsm_XX.tsv", where=name, cure="XX is the language")
         listed, kind, language = list(records(path, base, MGSM_COLUMNS)), "mgsm", named.group(1).lower()

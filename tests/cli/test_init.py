@@ -50,7 +50,9 @@ def test_answers_with_scores_of_ones_own_stand_in_for_the_samples(here: Path) ->
     assert names(here / "mine" / "data" / "raw" / "self_knowledge") == {"mine.jsonl"}
 
 
-def test_a_source_may_be_repeated_and_a_folder_keeps_its_shape(here: Path) -> None:
+def test_a_source_may_be_repeated_and_a_folder_keeps_its_shape(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (here / "more" / "aliases").mkdir(parents=True)
     (here / "more" / "test.csv").write_text(QUESTIONS)
     (here / "more" / "aliases" / "test_aliases.csv").write_text(QUESTIONS)
@@ -58,6 +60,7 @@ def test_a_source_may_be_repeated_and_a_folder_keeps_its_shape(here: Path) -> No
     assert main(["init", "mine", "--source", "evergreen=train.csv", "--source", "evergreen=more"]) == 0
     found = names(here / "mine" / "data" / "raw" / "evergreen")
     assert found == {"train.csv", "more/test.csv", "more/aliases/test_aliases.csv"}
+    assert "evergreen: no data, not copied from more: README.md\n" in capsys.readouterr().out
 
 
 def test_a_parameter_can_be_set(here: Path) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import io
+import lzma
 from collections import Counter
 from collections.abc import Callable
 from datetime import date
@@ -281,3 +285,24 @@ def test_questions_whose_split_nothing_tells_are_drawn_by_their_wordings(
     assert 70 < counts["test"] < 130
     assert 20 < counts["dev"] < 60
     assert counts["train"] == 400 - counts["test"] - counts["dev"]
+
+
+def test_packed_files_are_read_as_plain_ones_and_what_is_no_data_is_named(
+    tmp_path: Path,
+) -> None:
+    parquet = io.BytesIO()
+    pl.DataFrame({"is_evergreen": [1], "English": ["Old?"]}).write_parquet(parquet)
+    more = "is_evergreen,English\n1,Why?\n"
+    plain = {"train.csv": WIDE, "dev.csv": more, "test.parquet": parquet.getvalue()}
+    packed = {
+        "train.csv.bz2": bz2.compress(WIDE.encode()),
+        "dev.csv.gz": gzip.compress(more.encode()),
+        "test.parquet.xz": lzma.compress(parquet.getvalue()),
+        "README.md": "what this is",
+        "old.zip": b"PK",
+    }
+    a = run_ingest(raw_folder(tmp_path / "a", plain))
+    b = run_ingest(raw_folder(tmp_path / "b", packed))
+    assert (a.folder / "rows.parquet").read_bytes() == (b.folder / "rows.parquet").read_bytes()
+    assert a.metrics["ignored_files"] == []
+    assert b.metrics["ignored_files"] == ["README.md", "old.zip"]

@@ -21,6 +21,7 @@ from pipelines.data.readers import (
     json_object,
     keys_of,
     relative,
+    suffix_of,
 )
 from pipelines.data.record import Record, Torn, Twice, twice_fault
 from pipelines.data.text_files import lines_of, rough_text_of
@@ -66,7 +67,7 @@ def read_book(path: Path, folder: Path, reading: Reading | None = None, limit: i
 
 def open_sheet(path: Path, folder: Path) -> Sheet:
     """The columns and records of a file, whatever they mean. Raises InputError."""
-    suffix, name = path.suffix.lower(), relative(path, folder)
+    suffix, name = suffix_of(path), relative(path, folder)
     if suffix == ".parquet":
         columns, rows = parquet_records(path, folder)
         return Sheet(name, tuple(columns), rows)

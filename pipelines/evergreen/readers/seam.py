@@ -11,9 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from pipelines.data.record import Record
+from pipelines.data.source_files import stem_of
 from pipelines.evergreen.schema import POOL, Label
 
 
@@ -53,7 +55,7 @@ class Sheet:
     @property
     def stem(self) -> str:
         """The file's name without folder and suffix, case folded."""
-        return self.name.rsplit("/", 1)[-1].rsplit(".", 1)[0].casefold()
+        return stem_of(Path(self.name)).casefold()
 
     @cached_property
     def counts(self) -> Counter[str]:
