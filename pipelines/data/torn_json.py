@@ -7,8 +7,9 @@ many places or nothing but damage is refused with the place of the first fault.
 At a fault the parser knows which containers are open and where the element of each began.
 One of those elements, or of containers just closed, is taken out, up to one of the next
 places where a neighbor could begin or its container end. Of the ways that leave a document the
-one with the most readable records is taken; ways that do not are followed to their next
-fault, those first that come furthest.
+one with the most records that are as most are is taken: an object that is in the place of a record
+by the repair alone has other keys. Ways that leave none are followed to their next fault, those
+first that come furthest.
 """
 
 from __future__ import annotations
@@ -45,10 +46,24 @@ class _Open:
     element: int
 
 
-def load(text: str, count: Callable[[Any], tuple[int, int]]) -> Any:
+@dataclass(frozen=True)
+class Count:
+    """Records of a document: `alike` have the keys that most have, `odd` others, `bad` cannot be read."""
+
+    alike: int
+    odd: int
+    bad: int
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """Greater for the better repair."""
+        return self.alike, -self.odd - self.bad
+
+
+def load(text: str, count: Callable[[Any], Count]) -> Any:
     """The document; what is damaged stands in it as `Torn`.
 
-    `count` tells how many records of a document are readable, and how many are not. Raises
+    `count` tells which records a document has. Raises
     ValueError (JSONDecodeError where a place is known) as json.loads does, RecursionError.
     """
     try:
@@ -60,10 +75,10 @@ def load(text: str, count: Callable[[Any], tuple[int, int]]) -> Any:
         return _loads(found)
 
 
-def _repaired(text: str, fault: json.JSONDecodeError, count: Callable[[Any], tuple[int, int]]) -> str | None:
+def _repaired(text: str, fault: json.JSONDecodeError, count: Callable[[Any], Count]) -> str | None:
     """The text without what is damaged, None where none is found that leaves a readable record."""
     frontier, work = [(text, fault)], 0
-    best, enough = (0, text), False
+    best, enough = (Count(0, 0, 0), text), False
     for depth in range(1, MOST_REPAIRS + 1):
         left: dict[str, json.JSONDecodeError] = {}
         for damaged, where in frontier:
@@ -71,22 +86,24 @@ def _repaired(text: str, fault: json.JSONDecodeError, count: Callable[[Any], tup
             for tried in chain(ways, _without_one(text, fault)) if depth == 1 else ways:
                 work += len(tried)
                 if work > MOST_WORK:
-                    return best[1] if best[0] else None
+                    return best[1] if best[0].alike else None
                 try:
-                    good, bad = count(_loads(tried))
+                    found = count(_loads(tried))
                 except json.JSONDecodeError as e:
                     left[tried] = e
                     continue
-                if good > best[0]:
-                    best, enough = (good, tried), bad <= depth and _is_little(text, tried, good + bad, depth)
+                if found.alike and found.rank > best[0].rank:
+                    best = (found, tried)
+                    enough = found.bad <= depth and _is_little(text, tried, found, depth)
         if enough:
             break
         frontier = sorted(left.items(), key=lambda way: len(way[0]) - way[1].pos)[:BEAM]
-    return best[1] if best[0] else None
+    return best[1] if best[0].alike else None
 
 
-def _is_little(text: str, left: str, records: int, taken: int) -> bool:
+def _is_little(text: str, left: str, found: Count, taken: int) -> bool:
     """Whether no more objects were taken out than so many records have; else less may do."""
+    records = found.alike + found.odd + found.bad
     return text.count("{") - left.count("{") <= taken * text.count("{") / records
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from pipelines.data import torn_json
 from pipelines.data.record import Torn, fault_of
+from pipelines.data.torn_json import Count
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=12)
 RECORDS = st.lists(
@@ -18,12 +19,12 @@ RECORDS = st.lists(
 )
 
 
-def count(value: Any) -> tuple[int, int]:
+def count(value: Any) -> Count:
     """Readable and other records of a list."""
     if not isinstance(value, list):
-        return 0, 0
+        return Count(0, 0, 0)
     good = sum(isinstance(v, dict) and not fault_of(v) for v in value)
-    return good, len(value) - good
+    return Count(good, 0, len(value) - good)
 
 
 @settings(deadline=None)

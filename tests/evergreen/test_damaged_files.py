@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from mutations import Case, array, attack, lines, table
+from mutations import Case, array, attack, lay, lines, read, table
 
 COUNT = int(os.environ.get("HEADRACE_MUTATIONS", "2000"))  # of each reader; 20,000 were done once
 NAMES = ("Ada", "Bo; or Al", "Cy \u061b Di", 'the "Eel"')
@@ -163,6 +163,22 @@ CASES = {
         table,
     ),
 }
+
+
+@pytest.mark.parametrize("again", [b'{"answers": [', b'{"answers": [{"', b'{"answers": [{"text": "x"}, '])
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_what_a_record_of_squad_opens_and_never_closes_costs_that_record(
+    again: bytes, times: int, tmp_path: Path
+) -> None:
+    case = CASES["squad"]
+    lay(case, tmp_path)
+    for at, row in enumerate(case.rows):
+        without = read(case, tmp_path, [r for n, r in enumerate(case.rows) if n != at])
+        assert isinstance(without, set)
+        assert len(without) == 3
+        found = read(case, tmp_path, [*case.rows[:at], again * times + row, *case.rows[at + 1 :]])
+        assert isinstance(found, set)
+        assert found >= without
 
 
 @pytest.mark.parametrize("reader", CASES)

@@ -7,6 +7,7 @@ text, in a file of lines, are records with a fault.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ from pipelines.data.readers import (
 )
 from pipelines.data.record import Record, Torn, Twice, twice_fault
 from pipelines.data.text_files import lines_of, rough_text_of
+from pipelines.data.torn_json import Count
 from pipelines.errors import InputError
 from pipelines.evergreen.readers import freshqa, squad
 from pipelines.evergreen.readers.formats import recognise
@@ -102,13 +104,11 @@ def _document(path: Path, folder: Path, name: str) -> list[Record]:
     """The records of a JSON document; damage in a few places costs the records that it stands in."""
     text = rough_text_of(path, folder)
 
-    def count(value: Any) -> tuple[int, int]:
+    def count(value: Any) -> Count:
         try:
-            found = document_records(value, name)
+            return _count(document_records(value, name))
         except InputError:
-            return 0, 0
-        bad = sum(1 for r in found if r.fault)
-        return len(found) - bad, bad
+            return Count(0, 0, 0)
 
     try:
         found = document_records(torn_json.load(text, count), name)
@@ -122,6 +122,14 @@ def _document(path: Path, folder: Path, name: str) -> list[Record]:
         what = f"{len(broken)} of {len(found)} records cannot be read, the first: {broken[0].fault}"
         raise InputError(what, where=f"{name}:{broken[0].line}", cure="is it JSON in UTF-8?")
     return found
+
+
+def _count(found: Sequence[Record]) -> Count:
+    readable = [r.values.keys() for r in found if not r.fault]
+    times = Counter(key for keys in readable for key in keys)
+    most = {key for key, n in times.items() if 2 * n > len(readable)}
+    alike = sum(1 for keys in readable if keys >= most)
+    return Count(alike, len(readable) - alike, len(found) - len(readable))
 
 
 def _keyed(name: str, n: int, key: str, value: Any) -> Record:
