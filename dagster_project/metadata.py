@@ -19,6 +19,7 @@ import polars as pl
 from assets.view import flat, preview, table, view_of
 from pipelines.data.outcomes import OTHER
 from pipelines.graph import Stage, data_version
+from pipelines.llm.prices import told_usd
 from pipelines.progress import last
 from pipelines.step import read_outcomes
 
@@ -28,9 +29,12 @@ PLOT_BYTES = 400_000  # a larger picture would make the event log heavy
 
 CALLS = {  # how the figures of a run's model calls are called here
     "rows_per_s": "rows per second",
+    "answers": "answers",
     "answers_asked": "answers asked",
     "answers_stored": "answers stored before",
     "answers_failed": "answers failed",
+    "answers_over_budget": "answers over budget",
+    "answers_unpriced": "answers of unknown price",
     "stored_share": "stored share",
     "cost_usd": "spent in this run (USD)",
     "seconds": "seconds of model calls",
@@ -69,7 +73,7 @@ def counts(outcomes: Mapping[str, Any]) -> Metadata:
         "other": sum(int(outcomes.get(k) or 0) for k in OTHER),
         "dagster/row_count": outcomes.get("rows_out"),
         "tokens": sum(tokens.values()),
-        "cost (USD)": float(outcomes.get("cost_usd") or 0.0),
+        "cost (USD)": cost(outcomes),
     }
     reasons = [{"reason": k, "items": v} for k, v in dict(outcomes.get("reasons") or {}).items()]
     reasons += [
@@ -79,6 +83,12 @@ def counts(outcomes: Mapping[str, Any]) -> Metadata:
         found["reasons"] = dg.MetadataValue.md(table(reasons))
     found |= figures(dict(outcomes.get("metrics") or {}))
     return {k: v for k, v in found.items() if v is not None}
+
+
+def cost(outcomes: Mapping[str, Any]) -> float | str:
+    """What the answers of a stage cost; in words where a part is unknown, so that no 0 stands for it."""
+    usd, unpriced = float(outcomes.get("cost_usd") or 0.0), int(outcomes.get("answers_unpriced") or 0)
+    return told_usd(usd, unpriced, 6) if unpriced else usd
 
 
 def calls(root: Path, stage: Stage) -> Metadata:

@@ -20,7 +20,7 @@ from pipelines.data.config import load
 from pipelines.data.outcomes import Outcome
 from pipelines.data.rows import Schema
 from pipelines.errors import StageError
-from pipelines.llm.answer import TRANSIENT, Answer, Failure
+from pipelines.llm.answer import TRANSIENT, UNANSWERED, Answer, Failure
 from pipelines.llm.settings import Settings
 from pipelines.pace import Figures
 from pipelines.progress import Told, Work, keep, outcomes_version, watched
@@ -71,9 +71,12 @@ class AskingStep(Step):
         own = (replace(r, model="") if r.model == self._replaced else r for r in requests)
         with self._watched(client, "answers", total) as work:
             for answer in client.answers(own):
-                use = answer.usage
-                self._usage[answer.id] = (use.prompt_tokens, use.completion_tokens, use.cost_usd)
-                work.done += 1
+                if answer.failure not in UNANSWERED:
+                    use = answer.usage
+                    self._usage[answer.id] = (use.prompt_tokens, use.completion_tokens, use.cost_usd)
+                    if answer.unpriced:
+                        self._unpriced.add(answer.id)
+                work.count(answer)
                 yield answer
 
     def values(

@@ -11,12 +11,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from pipelines.data.rows import LINEAGE
 from pipelines.errors import InputError, StageError
+
+if TYPE_CHECKING:
+    from pipelines.llm.prices import Price
 
 LONGEST = 240  # characters of one value in a printed tree
 
@@ -31,7 +34,7 @@ class Response:
     text: str = ""
     prompt_tokens: int = 0
     completion_tokens: int = 0
-    cost_usd: float = 0.0
+    cost_usd: float | None = 0.0  # None: nobody knows
 
 
 @dataclass(frozen=True)
@@ -50,11 +53,14 @@ class Node:
 class Tracer:
     """Finds rows by id in the artifacts of a workspace.
 
-    `store` is the response store's path; `lent` an export that has what the store lacks.
+    `store` is the response store's path; `lent` an export that has what the store lacks; `prices` those of
+    now, by model.
     """
 
-    def __init__(self, root: Path, store: Path, lent: Path | None = None) -> None:
-        self.data, self.store, self.lent = root / "data", store, lent
+    def __init__(
+        self, root: Path, store: Path, lent: Path | None = None, prices: Mapping[str, Price] | None = None
+    ) -> None:
+        self.data, self.store, self.lent, self.prices = root / "data", store, lent, prices or {}
 
     def trace(self, row_id: str) -> Node:
         """The tree of a row. A unique beginning of an id of 6 or more digits will do. Raises InputError."""
@@ -109,6 +115,7 @@ class Tracer:
         ids = list(ids)
         if not ids:
             return
+        from pipelines.llm.prices import unpriced
         from pipelines.llm.store import Store
 
         lent = self.lent if self.lent is not None and self.lent.is_file() else None
@@ -130,7 +137,7 @@ class Tracer:
                 record.kept.text,
                 use.prompt_tokens,
                 use.completion_tokens,
-                use.cost_usd,
+                None if unpriced(record.identity, use, self.prices.get(record.model)) else use.cost_usd,
             )
 
 
@@ -206,8 +213,8 @@ def _response(response: Response) -> Iterator[str]:
     sampling = ", ".join(f"{k} {v}" for k, v in (asked.get("sampling") or {}).items() if v not in (None, []))
     yield f"answer {response.id[:16]} by {response.model} ({asked['model'][:23]})"
     yield f"  sampling: {sampling}, seed {asked.get('seed')}, sample {asked.get('sample')}"
-    cost = f"{response.prompt_tokens} + {response.completion_tokens} tokens, {response.cost_usd:.6f} USD"
-    yield f"  cost: {cost}"
+    usd = "price unknown" if response.cost_usd is None else f"{response.cost_usd:.6f} USD"
+    yield f"  cost: {response.prompt_tokens} + {response.completion_tokens} tokens, {usd}"
     yield f"  prompt: {_short(asked.get('prompt') or asked.get('messages'), 2000)}"
     yield f"  text: {_short(response.text)}"
 

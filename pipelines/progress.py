@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from pipelines.data.tables import file_md5, write_json
 from pipelines.errors import EnvironmentFault
+from pipelines.llm.answer import Answer, Failure
 from pipelines.pace import Figures, Pace, Sight
 
 if TYPE_CHECKING:
@@ -89,11 +90,22 @@ class Progress:
 
 @dataclass
 class Work:
-    """What a client is asked for: `what` ("answers"), how many (None: unknown), and how many came."""
+    """What a client is asked for: `what` ("answers"), how many (None: unknown), and how many ended.
+
+    Of those that ended `failed` gave no usable answer, and `over_budget` were left unasked.
+    """
 
     what: str
     total: int | None = None
     done: int = 0
+    failed: int = 0
+    over_budget: int = 0
+
+    def count(self, answer: Answer) -> None:
+        """One question more has ended."""
+        self.done += 1
+        self.over_budget += answer.failure is Failure.OVER_BUDGET
+        self.failed += not (answer.ok or answer.failure is Failure.OVER_BUDGET)
 
 
 @contextmanager
@@ -109,10 +121,12 @@ def watched(client: Client, name: str, work: Work, figures: list[Figures]) -> It
             total=work.total,
             asked=asked,
             stored=now.stored - before.stored if work.what == "answers" else max(0, work.done - asked),
-            failed=now.failed - before.failed,
+            failed=work.failed,
             in_flight=now.in_flight,
             limit=now.limit,
             cost_usd=now.cost_usd - before.cost_usd,
+            over_budget=work.over_budget,
+            unpriced=now.unpriced - before.unpriced,
         )
 
     shown = Progress(name, work.what, look)

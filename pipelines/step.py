@@ -61,6 +61,7 @@ class Step:
         self._tables: dict[str, pl.DataFrame] = {}
         self._outs = Outs(root, self.folder)
         self._usage: dict[str, tuple[int, int, float]] = {}  # response id -> prompt, completion, usd
+        self._unpriced: set[str] = set()  # of them, those of which nobody knows what they cost
 
     @property
     def name(self) -> str:
@@ -165,7 +166,11 @@ class Step:
         self._outs.publish()
 
     def outcomes(self, frame: pl.DataFrame | None, verdict: Verdict | None) -> dict[str, Any]:
-        """The stage's outcomes.json: a pure function of its inputs and of the stored answers."""
+        """The stage's outcomes.json: a pure function of its inputs and of the stored answers.
+
+        `answers` are those stored that it used, refused and cut ones too; with `answers_unpriced`, whose
+        price is unknown, `cost_usd` is that of the others.
+        """
         used = list(self._usage.values())
         return {
             "stage": self.name,
@@ -175,6 +180,7 @@ class Step:
             "tokens": {"prompt": sum(u[0] for u in used), "completion": sum(u[1] for u in used)},
             "answers": len(used),
             "cost_usd": round(sum(u[2] for u in used), 6),
+            **({"answers_unpriced": len(self._unpriced)} if self._unpriced else {}),
             "gate": None if verdict is None else verdict.plain(),
             "metrics": self.metrics,
         }

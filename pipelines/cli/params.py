@@ -6,11 +6,14 @@ import importlib
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pipelines.data.bounds import SECTION, check_bounds
 from pipelines.data.config import load, read_params
 from pipelines.errors import ConfigError, nearest
+
+if TYPE_CHECKING:
+    from pipelines.llm.prices import Price
 
 TOP = {"profile": str, "seed": int}
 WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
@@ -37,6 +40,15 @@ def check_params(root: Path, only: str = "") -> dict[str, Any]:
         if only in ("", engine):
             _engine(engine, params.get(engine), names, shared.get(engine, set()))
     return params
+
+
+def prices_of(root: Path) -> dict[str, Price]:
+    """What the models of this workspace cost now, by `llm.prices`; none where there is no params.yaml."""
+    from pipelines.llm.settings import Settings
+
+    if not (root / "params.yaml").is_file():
+        return {}
+    return load(Settings, read_params(root / "params.yaml").get("llm") or {}, "llm").prices
 
 
 def read_graph(root: Path) -> dict[str, Any]:

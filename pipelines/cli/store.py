@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pipelines.cli.params import prices_of
 from pipelines.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -49,25 +50,33 @@ def main(args: argparse.Namespace, root: Path) -> int:
 def _stats(args: argparse.Namespace, root: Path) -> int:
     from pipelines.llm.store_upkeep import stats
 
+    prices = prices_of(root)
     with _opened(root) as store:
-        told = stats(store)
+        told = stats(store, prices)
     if args.json:
         print(json.dumps(told))
         return 0
     print(f"{_place(root)}: version {told['version']}, {told['bytes']:,} bytes")
     print(f"{told['embeddings']:,} embeddings, {told['damaged']:,} damaged rows set aside")
     print(_table(told))
+    if told["unpriced"]:
+        print(
+            f"{told['unpriced']:,} answers have no known price: "
+            "llm.prices of params.yaml says what new ones cost, and which models are free"
+        )
     return 0
 
 
 def _table(told: Mapping[str, Any]) -> str:
+    from pipelines.llm.prices import told_usd
+
     lines: list[tuple[str, ...]] = [("", "answers", "prompt tokens", "completion tokens", "USD")]
     groups: list[tuple[str, Mapping[str, Any]]] = [("all", told)]
     for name in ("models", "purposes", "outcomes"):
         groups += [(f"{name.removesuffix('s')} {which}", sums) for which, sums in told[name].items()]
     for label, sums in groups:
         numbers = (f"{sums[k]:,}" for k in ("answers", "prompt_tokens", "completion_tokens"))
-        lines.append((label, *numbers, f"{sums['cost_usd']:,.4f}"))
+        lines.append((label, *numbers, told_usd(sums["cost_usd"] or 0.0, sums["unpriced"])))
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     return "\n".join(
         "  ".join(c.rjust(w) if i else c.ljust(w) for i, (c, w) in enumerate(zip(line, widths, strict=True)))

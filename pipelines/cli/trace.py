@@ -7,6 +7,7 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
+from pipelines.cli.params import prices_of
 from pipelines.lineage import Tracer, lines
 from pipelines.step import ANSWERS, store_path
 
@@ -20,7 +21,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace, root: Path) -> int:
     from pipelines import graph
 
-    node = Tracer(root, store_path(root), root / ANSWERS).trace(args.row_id)
+    node = Tracer(root, store_path(root), root / ANSWERS, prices_of(root)).trace(args.row_id)
     versions = {
         name.replace(".", "/", 1).replace("@", "/"): _version(e) for name, e in graph.lock(root).items()
     }

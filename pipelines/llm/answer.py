@@ -65,6 +65,9 @@ TRANSIENT = frozenset(
     }
 )
 
+# Failures of which nothing is stored: there is no answer.
+UNANSWERED = TRANSIENT | {Failure.BAD_REQUEST, Failure.OVER_BUDGET}
+
 
 @dataclass(frozen=True)
 class Usage:
@@ -85,7 +88,8 @@ class Usage:
 class Answer:
     """The answer to `request`. `id` is its key in the store; `stored` says it was not asked now.
 
-    `text` is set when `failure` is None, and also for LENGTH (the cut text).
+    `text` is set when `failure` is None, and also for LENGTH (the cut text). `unpriced`: nobody knows what
+    it cost; its `cost_usd` is 0.
     """
 
     request: Request
@@ -96,6 +100,7 @@ class Answer:
     failure: Failure | None = None
     detail: str = ""
     stored: bool = False
+    unpriced: bool = field(default=False, compare=False)
 
     @property
     def ok(self) -> bool:

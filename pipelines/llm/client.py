@@ -21,13 +21,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from pipelines.errors import ConfigError
-from pipelines.llm.answer import Answer, Failure
+from pipelines.llm.answer import UNANSWERED, Answer, Failure
 from pipelines.llm.backends.batch_ledger import refuse_out
 from pipelines.llm.backends.replay import Replay, miss
 from pipelines.llm.claims import Claims
 from pipelines.llm.job import UnderWay
 from pipelines.llm.models import model as registered
 from pipelines.llm.opening import BATCHED, backend_of, budget_of
+from pipelines.llm.prices import unpriced
 from pipelines.llm.request import Named, Request, named_request
 from pipelines.llm.settings import Settings, effective
 from pipelines.llm.store import Kept, Store
@@ -110,8 +111,9 @@ class Client:
                         if self._budget is not None:
                             self._budget.settle(key, done, kept)
                         self.claims.give(key, done)
-                        for request in waiting.pop(key):
-                            yield _answer(request, key, kept, stored=False)
+                        fresh = [self._answer(r, key, kept, stored=False) for r in waiting.pop(key)]
+                        self.spent.unpriced += fresh[0].unpriced
+                        yield from fresh
         finally:
             if self._courier is not None:
                 self._courier.recall(done)
@@ -123,12 +125,12 @@ class Client:
         return Pulse(
             asked=spent.asked,
             stored=spent.stored,
-            failed=sum(list(spent.failures.values())),  # a copy: the loop counts meanwhile
             in_flight=0 if courier is None else courier.in_flight,
             limit=0 if courier is None else courier.limit,
             attempts=spent.attempts,
             embedded=spent.embedded,
             cost_usd=spent.cost_usd,
+            unpriced=spent.unpriced,
         )
 
     def embed(
@@ -184,7 +186,7 @@ class Client:
         for n in named:
             if n.key in kept:
                 self.spent.stored += 1
-                yield _answer(n.request, n.key, kept[n.key], stored=True)
+                yield self._answer(n.request, n.key, kept[n.key], stored=True, identity=n.identity)
         yield from self._found(found, under_way)
         yield from unreadable
 
@@ -202,7 +204,7 @@ class Client:
         for key, kept in found.items():
             for request in under_way.waiting.pop(key):
                 self.spent.stored += 1
-                yield _answer(request, key, kept, stored=True)
+                yield self._answer(request, key, kept, stored=True)
 
     def _look_up(self, named: list[Named]) -> tuple[list[Named], dict[str, Kept]]:
         """What is stored. A replay also takes what an endpoint or vLLM said under a registered name."""
@@ -219,13 +221,25 @@ class Client:
         named: list[Named] = []
         unreadable: list[Answer] = []
         for request in batch:
-            model = self.settings.model if request.model in ("", self._declared) else request.model
+            model = self._model_of(request)
             try:
                 named.append(named_request(request, model, self._backend.identity(model)))
             except UnicodeEncodeError as error:
                 detail = f"the prompt is not valid Unicode: {error.reason}"
                 unreadable.append(Answer(request, "", failure=Failure.BAD_REQUEST, detail=detail))
         return named, unreadable
+
+    def _model_of(self, request: Request) -> str:
+        return self.settings.model if request.model in ("", self._declared) else request.model
+
+    def _answer(self, request: Request, key: str, kept: Kept, *, stored: bool, identity: str = "") -> Answer:
+        unknown = False
+        if not kept.usage.cost_usd and kept.failure not in UNANSWERED:
+            model = self._model_of(request)
+            price = self.settings.prices.get(model)
+            unknown = unpriced(identity or self._backend.identity(model), kept.usage, price)
+        detail = kept.detail
+        return Answer(request, key, kept.text, kept.finish, kept.usage, kept.failure, detail, stored, unknown)
 
     def _send(self, fresh: dict[str, Named], under_way: UnderWay, kept: dict[str, Kept]) -> dict[str, Kept]:
         """Ask what nobody else asks; returns what was stored since it was looked for."""
@@ -317,7 +331,3 @@ def _ends(handed: Handed) -> list[End]:
     if isinstance(handed, BaseException):
         return []
     return handed if isinstance(handed, list) else [handed]
-
-
-def _answer(request: Request, key: str, kept: Kept, *, stored: bool) -> Answer:
-    return Answer(request, key, kept.text, kept.finish, kept.usage, kept.failure, kept.detail, stored)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from pipelines.errors import EnvironmentFault, StageError
+from pipelines.llm.prices import price_of
 from pipelines.llm.request import Media, Request
 from pipelines.llm.store import KEPT_FAILURES, Kept, Record, Store
 
@@ -134,6 +135,8 @@ class Courier:
             with self.budget.paying(model, prompts) as paid:
                 vectors, reply = self.run(self._embed(model, prompts, paid))
                 self.spent.cost_usd += self.budget.settle(paid.key, paid.done, reply.kept)
+        known = reply.kept.usage.billed or price_of(self.settings.prices, model, ours=self.backend.ours)
+        self.spent.unpriced += 0 if known else len(prompts)
         if not vectors:
             what = f"the endpoint gives no embeddings of {model}: {reply.kept.detail}"
             raise EnvironmentFault(what, cure="see the endpoint's own log, then run again")

@@ -4,6 +4,10 @@ Law: money is counted in whole nano-dollars, rounded up, so that sums add up in 
 seller says that it charges wins over the table; where the table is used, tokens that the seller had
 cached cost their own price.
 
+What an answer cost is known when it cost anything, when its model is named by the hash of its weights (so
+that it ran here, or with nobody who bills), or when the table says that it is free. Else it is unknown,
+which is never told as 0: a sum over such answers is told as "at least".
+
 The bound on a question, which is what is held while it is under way: each token of a prompt is at
 least one byte, so the bytes of the canonical request (some 200 more than the prompt's own, which
 stand for the chat template) bound the prompt, and `max_tokens` the completion. For an image, sound
@@ -20,6 +24,7 @@ from pipelines.llm.request import Media, Request
 
 MEDIA_TOKENS = {"image": 16_384, "audio": 32_768, "video": 131_072}
 NANO = 10**9  # in a dollar
+BY_NAME = "name:"  # how the identity of a model begins whose weights are unknown
 BYTES_PER_TOKEN = 3  # likely, over languages and numbers
 
 
@@ -30,6 +35,10 @@ class Price:
     prompt: float
     completion: float
     cached: float | None = None
+
+    @property
+    def free(self) -> bool:
+        return not (self.prompt or self.completion or self.cached)
 
     def nano(self, usage: Usage) -> int:
         """What `usage` costs by this price, in nano-dollars, rounded up."""
@@ -68,6 +77,18 @@ def charge(price: Price | None, usage: Usage) -> Amount:
     if not usage.billed and price is not None:
         nano = price.nano(usage)
     return Amount(nano, usage.prompt_tokens + usage.completion_tokens)
+
+
+def unpriced(identity: str, usage: Usage, price: Price | None) -> bool:
+    """Whether it is unknown what an answer cost, by what is stored of it and its model's price of now."""
+    return not usage.cost_usd and identity.startswith(BY_NAME) and not (price is not None and price.free)
+
+
+def told_usd(usd: float, unpriced: int, digits: int = 4) -> str:
+    """A sum of money in words; `unpriced` of the answers in it have no known price."""
+    if unpriced and not usd:
+        return "unknown"
+    return f"{'at least ' if unpriced else ''}{usd:,.{digits}f}"
 
 
 def most(request: Request, canonical: str) -> Usage:

@@ -5,15 +5,18 @@ Law: only what is asked for is taken away, and a damaged row is kept for a look.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
+from pipelines.llm.prices import BY_NAME, Price
 from pipelines.llm.store import Store
-from pipelines.llm.store_database import SOUND, is_named_by_its_request
+from pipelines.llm.store_database import SOUND, is_named_by_its_request, marks
 from pipelines.llm.store_errors import FullDisk, LockedStore
 
 BATCH = 1000
+NO_PRICES: Mapping[str, Price] = MappingProxyType({})
 TABLES = ("answers", "embeddings")
 SIZE = {
     "answers": "length(request) + length(text) + length(body) + length(detail) + 200",
@@ -48,34 +51,43 @@ class Prunable:
     bytes: int
 
 
-def stats(store: Store) -> dict[str, Any]:
-    """What is in the store, as plain data: counts, bytes, tokens, USD; by model, purpose and outcome."""
+def stats(store: Store, prices: Mapping[str, Price] = NO_PRICES) -> dict[str, Any]:
+    """What is in the store, as plain data: counts, bytes, tokens, USD; by model, purpose and outcome.
+
+    `unpriced` answers are those of which it is unknown what they cost, by `prices` (of now); `cost_usd` is
+    that of the others, None where there are none.
+    """
+    free = sorted(model for model, price in prices.items() if price.free)
     version = int(store.query("PRAGMA user_version")[0][0])
     files = (store.path.with_name(store.path.name + end) for end in ("", "-wal", "-shm"))
     return {
         "version": version,
         "bytes": sum(f.stat().st_size for f in files if f.is_file()),
-        **_sums(store, "'all'").get("all", _plain(0, 0, 0, 0.0)),
+        **_sums(store, "'all'", free).get("all", _plain(0, 0, 0, 0.0, 0)),
         "embeddings": int(store.query("SELECT count(*) FROM embeddings")[0][0]),
         "damaged": 0 if version < 2 else int(store.query("SELECT count(*) FROM damaged")[0][0]),
-        **{name: _sums(store, column) for name, column in GROUPS.items()},
+        **{name: _sums(store, column, free) for name, column in GROUPS.items()},
     }
 
 
-def _sums(store: Store, column: str) -> dict[str, dict[str, Any]]:
+def _sums(store: Store, column: str, free: Sequence[str]) -> dict[str, dict[str, Any]]:
+    named = f"substr(identity, 1, {len(BY_NAME)}) = '{BY_NAME}'"
+    unpriced = f"cost_usd = 0 AND {named} AND model NOT IN ({marks(len(free))})"  # as `unpriced` of `prices`
     rows = store.query(
-        f"SELECT {column}, count(*), sum(prompt_tokens), sum(completion_tokens), sum(cost_usd) "
-        "FROM answers GROUP BY 1 ORDER BY 2 DESC, 1"
+        f"SELECT {column}, count(*), sum(prompt_tokens), sum(completion_tokens), sum(cost_usd), "
+        f"sum({unpriced}) FROM answers GROUP BY 1 ORDER BY 2 DESC, 1",
+        free,
     )
     return {str(row[0]): _plain(*row[1:]) for row in rows}
 
 
-def _plain(answers: int, asked: int, drawn: int, usd: float) -> dict[str, Any]:
+def _plain(answers: int, asked: int, drawn: int, usd: float, unpriced: int) -> dict[str, Any]:
     return {
         "answers": answers,
         "prompt_tokens": asked,
         "completion_tokens": drawn,
-        "cost_usd": round(usd, 6),
+        "cost_usd": None if unpriced and not usd else round(usd, 6),
+        "unpriced": unpriced,
     }
 
 

@@ -28,6 +28,7 @@ class Spent:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cost_usd: float = 0.0
+    unpriced: int = 0  # answers asked now of which nobody knows what they cost
     failures: dict[Failure, int] = field(default_factory=dict)
 
     def count(self, kept: Kept, attempts: int) -> None:
@@ -46,9 +47,9 @@ class Pulse:
 
     asked: int
     stored: int
-    failed: int
     in_flight: int
     limit: int  # most in flight at present; 0 before the first question
     attempts: int
     embedded: int
     cost_usd: float
+    unpriced: int = 0

@@ -66,6 +66,10 @@ def test_a_cap_ends_the_stage_with_typed_rows_and_raising_it_asks_just_those(
         rejected = pl.read_parquet(outs / "rejected.parquet")
         assert (rejected["outcome"] == "over_budget").sum() == over
         assert not (outs / "rows.parquet").exists()
+        assert counts["answers"] == asked, "what was left unasked is no answer"
+        assert f"{asked}/60 ({100 * asked // 60} %) answers in " in said and f", {over} over budget" in said
+        told = json.loads((workspace / ".headrace/pace/trit.translate@fr.json").read_text())["figures"]
+        assert (told["answers"], told["answers_over_budget"], told["answers_failed"]) == (asked, over, 0)
 
         llm(workspace, PRICED, "caps: {month: {usd: 1}}")
         assert main(STAGE) == 0

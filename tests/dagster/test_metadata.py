@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dagster_project.metadata import figures
+import pytest
+
+from dagster_project.metadata import counts, figures
 
 
 def test_shallow_metrics_stand_by_name_and_deep_ones_in_a_table_of_their_own() -> None:
@@ -22,6 +24,15 @@ def test_shallow_metrics_stand_by_name_and_deep_ones_in_a_table_of_their_own() -
         "| weighted\\_f1 / fr / value | 0.875 |\n| weighted\\_f1 / fr / low | 0.5 |",
         "figures/strata": "| figure | value |\n|---|---|\n| how\\_old / rows | 3 |",
     }
+
+
+@pytest.mark.parametrize(
+    ("usd", "unpriced", "shown"),
+    [(0.25, 0, 0.25), (0.0, 0, 0.0), (0.0, 3, "unknown"), (0.25, 3, "at least 0.250000")],
+)
+def test_a_cost_that_nobody_knows_is_shown_as_unknown(usd: float, unpriced: int, shown: float | str) -> None:
+    told = {"cost_usd": usd, **({"answers_unpriced": unpriced} if unpriced else {})}
+    assert counts(told)["cost (USD)"] == shown
 
 
 def test_hundreds_of_figures_make_few_entries() -> None:

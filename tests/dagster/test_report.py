@@ -33,7 +33,7 @@ def test_the_figures_of_the_model_calls_that_made_it_are_told_with_it(
         ("brook.ingest", ""),
         ("brook.loud", outcomes_version(shell_made.root, "brook/loud")),
     ):
-        figures = Figures(100, 60, 40, 3, 1.5, 10.0).plain()
+        figures = Figures(100, 60, 40, 3, 1.5, 10.0, 7, 2).plain()
         keep(shell_made.root, Told(stage, 1, figures, ended=True, outcomes=version))
     told(shell_made, instance)
     shown = {}
@@ -44,8 +44,9 @@ def test_the_figures_of_the_model_calls_that_made_it_are_told_with_it(
         shown[name] = {k: v.value for k, v in metadata.items() if k.startswith("calls/")}
     assert shown["ingest"] == {}, "another run made these outs"
     assert shown["loud"] == {
-        "calls/rows per second": 10.0, "calls/answers asked": 60, "calls/answers stored before": 40,
-        "calls/answers failed": 3, "calls/stored share": 0.4, "calls/spent in this run (USD)": 1.5,
+        "calls/rows per second": 10.0, "calls/answers": 100, "calls/answers asked": 60,
+        "calls/answers stored before": 40, "calls/answers failed": 3, "calls/answers over budget": 7,
+        "calls/answers of unknown price": 2, "calls/stored share": 0.3636, "calls/spent in this run (USD)": 1.5,
         "calls/seconds of model calls": 10.0,
     }  # fmt: skip
 

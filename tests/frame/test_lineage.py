@@ -11,6 +11,10 @@ from pipelines.data.rows import Schema
 from pipelines.data.tables import write_parquet
 from pipelines.errors import InputError, StageError
 from pipelines.lineage import Node, Tracer, _ranges, lines
+from pipelines.llm.answer import Usage
+from pipelines.llm.prices import Price
+from pipelines.llm.request import Request, Sampling, named_request
+from pipelines.llm.store import Kept, Record, Store
 
 RAW = Schema("toy.ingest", {"text": pl.String}, ("text",))
 MADE = Schema("toy.make", {"text": pl.String}, ("text",))
@@ -40,6 +44,29 @@ def test_the_tree_goes_from_the_row_to_the_raw_lines(root: Path) -> None:
         "    text: raw",
         "    raw: a.csv:2-4,9",
     ]
+
+
+@pytest.mark.parametrize(
+    ("identity", "usd", "prices", "says"),
+    [
+        ("name:m", 0.0, {}, "5 + 2 tokens, price unknown"),
+        ("name:m", 0.0, {"m": Price(0.0, 0.0)}, "5 + 2 tokens, 0.000000 USD"),
+        ("name:m", 0.25, {}, "5 + 2 tokens, 0.250000 USD"),
+        ("sha256:ab", 0.0, {}, "5 + 2 tokens, 0.000000 USD"),
+    ],
+)
+def test_an_unknown_price_is_told_as_unknown(
+    root: Path, identity: str, usd: float, prices: dict[str, Price], says: str
+) -> None:
+    named = named_request(Request("completion", "m", Sampling(9), prompt="x"), "m", identity)
+    kept = Kept("made", "stop", Usage(5, 2, usd))
+    with Store(root / "s.sqlite") as store:
+        store.put([Record(named.key, "completion", "m", identity, named.canonical, kept, b"{}")])
+    write_parquet(
+        MADE.frame([MADE.row(text="new", responses=[named.key])]), root / "data/toy/new/rows.parquet"
+    )
+    tracer = Tracer(root, root / "s.sqlite", prices=prices)
+    assert f"    cost: {says}" in list(lines(tracer.trace(MADE.row(text="new")["row_id"])))
 
 
 def test_a_row_that_stands_above_is_only_named_and_a_value_of_the_one_parent_is_not_said_again() -> None:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
+import zc.lockfile
 
 from pipelines.errors import ConfigError
-from pipelines.graph import lock, run
+from pipelines.graph import lock, run, state
 from pipelines.graph.mending import keep_lock, mend, mend_path_lock
 
 WHOLE = (
@@ -48,12 +53,59 @@ def test_a_lock_file_cut_after_any_line_ends_with_the_hash_of_each_file_it_names
     assert all(entry["cmd"] and all(out["md5"] for out in entry.get("outs", [])) for entry in entries)
 
 
-def test_a_lock_file_that_a_bare_dvc_is_writing_is_read_when_it_is_whole(root: Path) -> None:
-    (root / "dvc.lock").write_text(TWO_FILES[: TWO_FILES.index("      md5: fe")])
-    written = threading.Timer(0.3, (root / "dvc.lock").write_text, [TWO_FILES])
-    written.start()
-    assert lock(root)["b"] == {"cmd": "y"}
-    written.join()
+@pytest.mark.parametrize("lines", range(TWO_FILES.count("\n")))
+def test_of_a_lock_file_cut_short_the_whole_stages_stay_where_none_was_remembered(
+    tmp_path: Path, lines: int
+) -> None:
+    """So a bare `dvc` leaves it that was killed where `headrace run` was never called."""
+    head = "".join(TWO_FILES.splitlines(keepends=True)[:lines])
+    (tmp_path / "dvc.lock").write_text(head + TWO_FILES[len(head) :][:4])  # and in the middle of a line
+    mend(tmp_path, lambda _: None)
+    assert (tmp_path / "dvc.lock").exists() == ("  b" in head + TWO_FILES[len(head) :][:4])
+    assert set(lock(tmp_path)) == ({"a"} if (tmp_path / "dvc.lock").exists() else set())
+
+
+def test_what_a_killed_run_was_writing_beside_the_lock_file_is_taken_away(root: Path) -> None:
+    (root / ".dvc.lock.71.tmp").write_text("sche")
+    mend(root, pytest.fail)
+    assert not (root / ".dvc.lock.71.tmp").exists()
+
+
+@contextmanager
+def bare_dvc_writes(root: Path, torn: str, then: str) -> Iterator[None]:
+    """A bare `dvc` that holds its lock and is in the middle of writing dvc.lock."""
+    begun = threading.Event()
+
+    def write() -> None:
+        held = zc.lockfile.LockFile(str(root / ".dvc" / "tmp" / "lock"))
+        (root / "dvc.lock").write_text(torn)
+        begun.set()
+        time.sleep(0.4)
+        (root / "dvc.lock").write_text(then)
+        held.close()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    assert begun.wait(60)
+    try:
+        yield
+    finally:
+        writer.join()
+
+
+@pytest.mark.parametrize("torn", ["  b:\n", "      md5: fe"], ids=["between two stages", "within a file"])
+def test_a_lock_file_that_a_bare_dvc_is_writing_is_read_when_it_is_whole(root: Path, torn: str) -> None:
+    with bare_dvc_writes(root, TWO_FILES[: TWO_FILES.index(torn)], TWO_FILES):
+        assert lock(root)["b"] == {"cmd": "y"}
+
+
+def test_a_lock_file_is_read_beside_a_dvc_that_holds_its_lock_for_long(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dvc.lock.DEFAULT_TIMEOUT", 0.06)
+    held = zc.lockfile.LockFile(str(root / ".dvc" / "tmp" / "lock"))
+    assert set(lock(root)) == {"a"}
+    held.close()
 
 
 def test_a_lock_file_that_stays_torn_is_an_error_with_its_cure(root: Path) -> None:
@@ -90,6 +142,55 @@ def test_what_a_killed_dvc_left_in_its_run_cache_does_not_stop_the_next_run(
     run(copied, who="a test")
     assert (copied / "copy").read_text() == "brook"
     assert [*entry.parent.iterdir()] == [entry]
+
+
+def test_a_run_takes_back_no_lock_file_that_a_bare_dvc_is_writing(copied: Path) -> None:
+    whole = (copied / "dvc.lock").read_text()
+    said: list[str] = []
+    with bare_dvc_writes(copied, whole[:60], whole):
+        assert run(copied, who="a test", say=said.append).made == []
+    assert not [s for s in said if "cut short" in s]
+    assert (copied / "dvc.lock").read_text() == whole
+
+
+def test_a_stage_that_has_run_is_not_run_again_because_a_bare_dvc_holds_its_lock_for_long(
+    copied: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dvc.lock.DEFAULT_TIMEOUT", 0.3)
+    hold = "flock .dvc/tmp/lock sh -c 'touch held; sleep 1' & while [ ! -e held ]; do sleep 0.02; done"
+    command = f"cp word copy; echo once >> ran; {hold}"
+    (copied / "dvc.yaml").write_text(GRAPH.replace("cp word copy", json.dumps(command)))
+    assert run(copied, who="a test").made == ["a"]
+    assert (copied / "ran").read_text() == "once\n"
+
+
+def at_work(root: Path, pid: int, written: float) -> Path:
+    """DVC's list of paths, in which a process writes what the stage makes; as old as said."""
+    path = root / ".dvc" / "tmp" / "rwlock"
+    path.write_text(json.dumps({"read": {}, "write": {str(root / "copy"): {"pid": pid, "cmd": "dvc repro"}}}))
+    os.utime(path, (written, written))
+    return path
+
+
+def test_a_killed_dvc_whose_number_another_process_has_now_is_not_waited_for(copied: Path) -> None:
+    other = psutil.Process(os.getppid())
+    at_work(copied, other.pid, other.create_time() - 3600)
+    (copied / "word").write_text("river")
+    assert run(copied, who="a test").made == ["a"]
+
+
+def test_the_paths_of_a_living_process_stay_listed(copied: Path) -> None:
+    path = at_work(copied, os.getppid(), time.time())
+    listed = path.read_text()
+    mend_path_lock(path.parent)
+    assert path.read_text() == listed
+
+
+def test_while_a_stage_is_made_the_state_of_the_graph_can_be_seen(copied: Path) -> None:
+    at_work(copied, os.getppid(), time.time())
+    stages, changed = state(copied)
+    assert [s.name for s in stages] == ["a"]
+    assert changed == {"a": ["it, or what it reads, is being made"]}
 
 
 def test_who_reads_the_lock_file_while_a_run_writes_it_reads_a_whole_one(copied: Path) -> None:

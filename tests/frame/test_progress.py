@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 
 from pipelines import progress
+from pipelines.llm.answer import Answer, Failure
+from pipelines.llm.request import Request
 from pipelines.pace import Figures, Sight
 from pipelines.progress import Progress, Told, Work, keep, last, outcomes_version, untold, watched
 
@@ -120,7 +122,7 @@ class Client:
     def __init__(self) -> None:
         from pipelines.llm.tally import Pulse
 
-        self.now = Pulse(10, 5, 1, 0, 0, 12, 0, 1.0)
+        self.now = Pulse(10, 5, 0, 0, 12, 0, 1.0)
 
     def pulse(self) -> object:
         return self.now
@@ -129,14 +131,18 @@ class Client:
 def test_the_figures_are_those_of_the_work_watched_alone(capsys: pytest.CaptureFixture[str]) -> None:
     client, found = Client(), list[Figures]()
     with watched(client, "toy.make", Work("answers", 8), found) as work:  # type: ignore[arg-type]
-        work.done = 8
-        client.now = replace(client.now, asked=16, stored=7, failed=2, attempts=20, cost_usd=1.5)
+        for failure in (None, None, Failure.TIMEOUT, *[None] * 3, Failure.OVER_BUDGET, Failure.REFUSED, None):
+            work.count(Answer(Request("chat", "m"), "", failure=failure))
+        client.now = replace(client.now, asked=16, stored=7, attempts=20, cost_usd=1.5, unpriced=4)
     with watched(client, "toy.make", Work("embeddings"), found) as work:  # type: ignore[arg-type]
         work.done = 4
         client.now = replace(client.now, embedded=3)
-    assert [replace(f, seconds=0.0) for f in found] == [Figures(8, 6, 2, 1, 0.5), Figures(4, 3, 1)]
+    assert [replace(f, seconds=0.0) for f in found] == [
+        Figures(6, 6, 2, 2, 0.5, over_budget=1, unpriced=4), Figures(4, 3, 1)
+    ]  # fmt: skip
     said = capsys.readouterr().err.splitlines()
-    assert "6 asked, 2 stored, 1 failed, 0.50 USD" in said[0] and "3 asked, 1 stored" in said[1]
+    assert "6 asked, 2 stored, 2 failed, 1 over budget, at least 0.50 USD" in said[0]
+    assert "3 asked, 1 stored" in said[1]
 
 
 def told(root: Path, stage: str, started: int, **more: object) -> Told:

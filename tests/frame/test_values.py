@@ -68,6 +68,7 @@ def test_each_item_ends_by_the_ladder_and_a_changed_reader_asks_nothing(
     folder = tmp_path / "data/evergreen/toy"
     counts = json.loads((folder / "outcomes.json").read_text())
     assert (counts["accepted"], counts["unparsable"], counts["answers"]) == (3, 1, 6)
+    assert (counts["cost_usd"], counts["answers_unpriced"]) == (0, 6)  # llm.prices does not name the model
     assert counts["notes"] == {"read": 2, "repaired": 1}
     (kept,) = pl.read_parquet(folder / "rejected.parquet").iter_rows(named=True)
     assert (kept["item"], kept["reason"], kept["raw"]) == ("3", "no_value", "none\n---\nas I said")

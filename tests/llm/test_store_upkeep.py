@@ -26,6 +26,7 @@ from pipelines.errors import EnvironmentFault
 from pipelines.llm.answer import Failure, Usage
 from pipelines.llm.backends.replay import ReplayMiss
 from pipelines.llm.client import open_client
+from pipelines.llm.prices import Price, told_usd, unpriced
 from pipelines.llm.protocol import Token, read_logprobs
 from pipelines.llm.request import Request, Sampling, named_request, request_key
 from pipelines.llm.settings import Settings
@@ -137,6 +138,42 @@ def test_stats_add_up(store: Store) -> None:
     assert {m: s["answers"] for m, s in told["purposes"].items()} == {"test": 5, "(unnamed)": 1}
     assert {m: s["answers"] for m, s in told["outcomes"].items()} == {"ok": 5, "length": 1}
     assert told["bytes"] >= store.path.stat().st_size > 0
+
+
+def costing(number: int, usd: float, identity: str, model: str) -> Record:
+    kept = Kept("four", "stop", Usage(5, 2, usd))
+    return replace(record(number), kept=kept, identity=identity, model=model)
+
+
+def test_a_price_that_nobody_knows_is_no_zero(tmp_path: Path) -> None:
+    with Store(tmp_path / "s.sqlite") as store:
+        store.put(
+            [
+                costing(1, 0.0, "name:dear", "dear"),
+                costing(2, 0.5, "name:dear", "dear"),
+                costing(3, 0.0, "name:other", "other"),
+                costing(4, 0.0, "name:gift", "gift"),
+                costing(5, 0.0, "sha256:ab", "here"),
+            ]
+        )
+        told = stats(store, {"gift": Price(0.0, 0.0), "dear": Price(1.0, 2.0)})
+    known = {model: (sums["cost_usd"], sums["unpriced"]) for model, sums in told["models"].items()}
+    assert known == {"dear": (0.5, 1), "other": (None, 1), "gift": (0.0, 0), "here": (0.0, 0)}
+    assert (told["cost_usd"], told["unpriced"]) == (0.5, 2)
+    assert (told_usd(0.5, 2), told_usd(0.0, 1), told_usd(0.0, 0)) == ("at least 0.5000", "unknown", "0.0000")
+    assert {(unpriced("name:m", Usage(5, 2, usd), Price(*price) if price else None)) for usd, price in (
+        (0.0, None), (0.0, (1.0, 2.0)),
+    )} == {True}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("identity", "usd", "price"),
+    [("name:m", 0.1, None), ("name:m", 0.0, Price(0.0, 0.0)), ("sha256:ab", 0.0, None)],
+)
+def test_a_price_is_known_that_was_paid_is_free_or_is_of_weights_known_here(
+    identity: str, usd: float, price: Price | None
+) -> None:
+    assert not unpriced(identity, Usage(5, 2, usd), price)
 
 
 def test_an_export_is_the_same_bytes_whatever_the_order_of_commits(store: Store, tmp_path: Path) -> None:
