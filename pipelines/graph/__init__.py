@@ -4,12 +4,11 @@ Law: `dvc.yaml` is the only declaration, and one process at a time writes.
 """
 
 from pipelines.graph.children import end_children
+from pipelines.graph.lockfile import data_version, lock
 from pipelines.graph.running import Ran, run
 from pipelines.graph.stages import (
     Stage,
     changed,
-    data_version,
-    lock,
     opened,
     stages,
     state,

@@ -19,8 +19,8 @@ from pipelines.errors import ConfigError, StageError, nearest
 from pipelines.graph.children import end_children, terminable
 from pipelines.graph.mending import keep_lock, mend, mend_run_cache, replacing_lock_files
 from pipelines.graph.reason import heard, listening
-from pipelines.graph.stages import first_line, name_of, opened
-from pipelines.graph.waiting import BUSY, Busy, by_whom, until_free, writer
+from pipelines.graph.stages import first_line, name_of, opened, still
+from pipelines.graph.waiting import BUSY, Busy, by_whom, dvc_lock, until_free, writer
 
 if TYPE_CHECKING:
     from dvc.repo import Repo
@@ -56,7 +56,6 @@ def run(
         writer(root, who, say), _stage_output(output), listening(root), replacing_lock_files(),
         chdir(root),  # as DVC wants it
     ):  # fmt: skip
-        mend(root, say)
         return until_free(lambda: _guarded(root, list(targets), single, force, say), say)
 
 
@@ -124,13 +123,17 @@ def _reproduce(
     bin_folder = str(Path(sys.executable).parent)
     if os.environ.get("PATH", "").split(os.pathsep)[0] != bin_folder:
         os.environ["PATH"] = f"{bin_folder}{os.pathsep}{os.environ.get('PATH', '')}"
+    with dvc_lock(root):
+        mend(root, say)
     with opened(root) as repo:
-        _known(repo, targets)
-        total = len(repo.index.stages)
+        with still(repo):
+            _known(repo, targets)
+            total = len(repo.index.stages)
 
         def one(stage: Any, **kwargs: Any) -> Any:
             if not ran.looked_at:  # now that DVC holds its lock
                 mend_run_cache(Path(repo.stage_cache.cache_dir))
+                repo.lock._wait = True  # a stage that has run must not run again since a bare dvc is slow
             ran.looked_at.append(name_of(stage))
             if not stage.changed() and not kwargs.get("force"):
                 return None

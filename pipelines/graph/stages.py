@@ -1,4 +1,4 @@
-"""The stages of the graph, what of them is not fresh, and what dvc.lock says.
+"""The stages of the graph, and what of them is not fresh.
 
 Law: `dvc.yaml` is the only declaration; here it is read, by DVC's own resolver.
 """
@@ -6,22 +6,20 @@ Law: `dvc.yaml` is the only declaration; here it is read, by DVC's own resolver.
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipelines.errors import ConfigError, EnvironmentFault
-from pipelines.graph.mending import has_hashes, mend_path_lock
-from pipelines.graph.waiting import BUSY, Busy, by_whom, until_free
+from pipelines.graph.lockfile import read_yaml
+from pipelines.graph.mending import mend_path_lock
+from pipelines.graph.waiting import BUSY, Busy, by_whom, to_stderr, until_free
 
 if TYPE_CHECKING:
     from dvc.repo import Repo
-
-LOOKS = 5  # at a dvc.lock that is being written
 
 
 @dataclass(frozen=True)
@@ -68,7 +66,7 @@ class Stage:
 
 def stages(root: Path) -> list[Stage]:
     """All stages in the order of the graph. Raises ConfigError when dvc.yaml or params.yaml is wrong."""
-    with opened(root) as repo:
+    with opened(root) as repo, still(repo):
         return _ordered(repo)
 
 
@@ -86,41 +84,28 @@ def changed(root: Path, *, say: Callable[[str], None] | None = None) -> dict[str
 
     With `say` it waits for a bare `dvc` that is at work; without, that is an error.
     """
-    if say is None:
-        with opened(root) as repo:
-            return _changed(repo)
-    return until_free(lambda: _changed_or_busy(root), say)
+    from dvc.repo import lock_repo
+
+    def look() -> dict[str, list[str]]:
+        with opened(root) as repo, nullcontext() if say is None else busy(), lock_repo(repo):
+            return _changed(repo, _ordered(repo))
+
+    return look() if say is None else until_free(look, say)
 
 
-def state(root: Path) -> tuple[list[Stage], dict[str, list[str]]]:
-    """`stages` and `changed` with one look at the repository."""
-    with opened(root) as repo:
-        return _ordered(repo), _changed(repo)
+def state(root: Path, say: Callable[[str], None] = to_stderr) -> tuple[list[Stage], dict[str, list[str]]]:
+    """`stages` and `changed` with one look at the repository, also while stages are being made.
 
-
-def lock(root: Path) -> dict[str, Any]:
-    """The stages of dvc.lock as plain data; empty before the first run.
-
-    A bare `dvc` writes the file in place: it is read again until it is whole, for a second.
-    Raises ConfigError when it stays torn.
+    Those are not fresh. It waits for a bare `dvc` that holds DVC's own lock, and says so.
     """
-    if not (root / "dvc.lock").is_file():
-        return {}
-    for left in reversed(range(LOOKS)):
-        try:
-            entries = _yaml(root, "dvc.lock", "take it from version control, or delete it").get("stages", {})
-            if has_hashes(entries):
-                return dict(entries)
-        except ConfigError:
-            if not left:
-                raise
-        time.sleep(1 / LOOKS)
-    raise ConfigError("is cut short", where="dvc.lock", cure="headrace run mends it")
+    from dvc.repo import lock_repo
 
+    def look() -> tuple[list[Stage], dict[str, list[str]]]:
+        with opened(root) as repo, busy(), lock_repo(repo):
+            order = _ordered(repo)
+            return order, _changed(repo, order, at_work=True)
 
-def data_version(entry: Mapping[str, Any], stage: Stage) -> str | None:
-    """MD5 of the stage's rows (or model) as its dvc.lock entry says."""
-    return next((o["md5"] for o in entry.get("outs", []) if o["path"] == stage.version_path), None)
+    return until_free(look, say)
 
 
 def within(out: str, dep: str) -> bool:
@@ -142,10 +127,11 @@ def opened(root: Path) -> Iterator[Repo]:
     try:
         with Repo(str(root)) as repo:
             if repo.tmp_dir:
-                mend_path_lock(Path(repo.tmp_dir))
+                mend_path_lock(Path(repo.tmp_dir), hardlink=repo.config["core"].get("hardlink_lock", False))
             yield repo
     except DvcException as e:
-        raise ConfigError(first_line(e), where="DVC", cure="see dvc.yaml and params.yaml") from e
+        cure = "headrace run mends it" if "dvc.lock" in str(e) else "see dvc.yaml and params.yaml"
+        raise ConfigError(first_line(e), where="DVC", cure=cure) from e
     except OSError as e:
         cure = "free some disk space or make the folder writable, then run again"
         raise EnvironmentFault(f"DVC cannot work: {e.strerror or e}", where=str(root), cure=cure) from e
@@ -165,7 +151,7 @@ def _ordered(repo: Repo) -> list[Stage]:
         for d in (d for d in s.deps if isinstance(d, ParamsDependency)):
             path = str(d.def_path)
             if path not in files:
-                files[path] = _yaml(Path(repo.root_dir), path, "mend it")
+                files[path] = read_yaml(Path(repo.root_dir), path, "mend it")
             params += d.params
             values |= {name: _at(files[path], name) for name in d.params}
         deps = [d.def_path for d in s.deps if not isinstance(d, ParamsDependency)]
@@ -179,55 +165,28 @@ def _ordered(repo: Repo) -> list[Stage]:
     return found
 
 
-def _yaml(root: Path, name: str, cure: str) -> dict[str, Any]:
-    """A file of DVC's. YAML 1.2 as DVC writes it: `no` is a text there, 1e-05 a number."""
-    import yaml
-
-    try:
-        value = yaml.load((root / name).read_text(encoding="utf-8"), _yaml12())
-    except (yaml.YAMLError, UnicodeDecodeError) as e:
-        raise ConfigError("is not valid YAML", where=name, cure=cure) from e
-    return value if isinstance(value, dict) else {}
-
-
-@cache
-def _yaml12() -> Any:
-    import yaml
-
-    class Loader(yaml.CSafeLoader):
-        pass
-
-    Loader.yaml_implicit_resolvers = {}
-    plain = {
-        "null": (r"~|null|Null|NULL|", "~nN\0"),
-        "bool": (r"true|True|TRUE|false|False|FALSE", "tTfF"),
-        "int": (r"[-+]?[0-9]+", "-+0123456789"),
-        "float": (
-            r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.inf|\.nan",
-            "-+.0123456789",
-        ),
-        "merge": (r"<<", "<"),
-    }
-    for tag, (form, first) in plain.items():
-        starts = [c if c != "\0" else "" for c in first]
-        Loader.add_implicit_resolver(f"tag:yaml.org,2002:{tag}", re.compile(f"^(?:{form})$"), starts)
-    return Loader
-
-
 def _at(values: Any, dotted: str) -> Any:
     for part in dotted.split("."):
         values = values.get(part) if isinstance(values, dict) else None
     return values
 
 
-def _changed(repo: Repo) -> dict[str, list[str]]:
-    order = _ordered(repo)
+def _changed(repo: Repo, order: Sequence[Stage], *, at_work: bool = False) -> dict[str, list[str]]:
+    """`at_work`: a stage that is being made, or reads what is, is not fresh; else that is an error."""
+    from dvc.lock import LockError
+
     above = upstream(order)
-    addressed = {s.addressing: name_of(s) for s in repo.index.stages}
-    told: dict[str, list[Any]] = {addressed.get(k, k): v for k, v in repo.status().items()}
+    told: dict[str, list[Any]] = {}
+    for s in repo.index.stages:
+        try:
+            told[name_of(s)] = [part for said in s.status(check_updates=True).values() for part in said]
+        except LockError:
+            if not at_work:
+                raise
+            told[name_of(s)] = ["it, or what it reads, is being made"]
     result: dict[str, list[str]] = {}
     for stage in order:
-        reasons = [_reason(part) for part in told.get(stage.name, [])]
+        reasons = [_reason(part) for part in told[stage.name]]
         reasons += [f"{name} is not fresh" for name in above[stage.name] if name in result]
         if reasons:
             result[stage.name] = reasons
@@ -243,16 +202,29 @@ def _reason(part: Any) -> str:
     )
 
 
-def _changed_or_busy(root: Path) -> dict[str, list[str]]:
+@contextmanager
+def still(repo: Repo) -> Iterator[None]:
+    """Holds DVC's own lock, under which dvc.lock is written; goes without where it cannot be had soon."""
+    from dvc.lock import LockError
+    from dvc.repo import lock_repo
+
+    with ExitStack() as held:
+        with suppress(LockError):
+            held.enter_context(lock_repo(repo))
+        yield
+
+
+@contextmanager
+def busy() -> Iterator[None]:
+    """DVC's word that another holds what is needed, as Busy."""
     from dvc.exceptions import DvcException
 
-    with opened(root) as repo:
-        try:
-            return _changed(repo)
-        except DvcException as e:
-            if BUSY.search(str(e)):
-                raise Busy(by_whom(e)) from e
-            raise
+    try:
+        yield
+    except DvcException as e:
+        if BUSY.search(str(e)):
+            raise Busy(by_whom(e)) from e
+        raise
 
 
 def name_of(stage: Any) -> str:

@@ -1,13 +1,15 @@
 """Waiting for whoever writes now: another of ours, or a bare `dvc`.
 
 Law: one process at a time writes, the second waits and says for whom, and a
-lock ends with its process, however that ends.
+lock ends with its process, however that ends. A bare `dvc` does not know our lock:
+what it writes in place is read and mended under its own.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -23,6 +25,10 @@ BUSY = re.compile(r"busy, it is being blocked|Unable to acquire lock|being block
 
 class Busy(Exception):
     pass
+
+
+def to_stderr(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 @contextmanager
@@ -58,6 +64,29 @@ def held(path: Path, who: str, say: Callable[[str], None] = print) -> Iterator[N
             handle.truncate(0)
             handle.write(f"{who} (PID {os.getpid()})\n".encode())
         yield
+
+
+@contextmanager
+def dvc_lock(root: Path) -> Iterator[None]:
+    """DVC's own lock, under which a bare `dvc` writes dvc.lock. Raises Busy when one holds it for seconds."""
+    from dvc.config import Config
+    from dvc.lock import LockError, make_lock
+
+    dvc = root / ".dvc"
+    if not dvc.is_dir():
+        yield
+        return
+    (dvc / "tmp").mkdir(exist_ok=True)
+    hard = bool(Config(str(dvc))["core"].get("hardlink_lock"))
+    lock = make_lock(str(dvc / "tmp" / "lock"), tmp_dir=str(dvc / "tmp"), hardlink_lock=hard)
+    try:
+        lock.lock()
+    except LockError as e:
+        raise Busy("it holds DVC's lock") from e
+    try:
+        yield
+    finally:
+        lock.unlock()
 
 
 def until_free(act: Callable[[], T], say: Callable[[str], None]) -> T:
