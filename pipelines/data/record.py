@@ -69,8 +69,11 @@ def twice_fault(key: str) -> str:
     return f"the key {key!r} stands twice"
 
 
-def fault_of(value: Any) -> str:
-    """Why a JSON value cannot be kept, however deep it lies: "" when it can."""
+def fault_of(value: Any, *, finite: bool = True) -> str:
+    """Why a JSON value cannot be kept, however deep it lies: "" when it can.
+
+    `finite`: whether a number must be; NaN and infinity are no JSON.
+    """
     left = [value]
     while left:
         one = left.pop()
@@ -82,8 +85,10 @@ def fault_of(value: Any) -> str:
             left += [*one.keys(), *one.values()]
         elif isinstance(one, list):
             left += one
-        elif isinstance(one, float) and not math.isfinite(one):
+        elif finite and isinstance(one, float) and not math.isfinite(one):
             return "a number is out of range"
+        elif isinstance(one, str) and "\0" in one:
+            return "a text holds a NUL character"
         elif isinstance(one, str) and unwritable(one):
             return "half of a surrogate pair stands alone"
     return ""

@@ -20,6 +20,7 @@ OTHER = {  # how files of other kinds begin
     b"BZh": "bzip2",
     b"PAR1": "Parquet",
     b"SQLite format 3": "an SQLite database",
+    b"\xff\xfe\0\0": "UTF-32",
     b"\xff\xfe": "UTF-16",
     b"\xfe\xff": "UTF-16",
 }

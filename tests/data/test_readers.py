@@ -156,6 +156,7 @@ def test_every_nonempty_jsonl_line_is_one_record(values: list[dict[str, int] | N
         ("q.csv", b"\x1f\x8b\x08\0\0", "q.csv:1: is not text but gzip"),
         ("q.csv", b"PAR1\x15\x04", "q.csv:1: is not text but Parquet"),
         ("q.csv", "a,b\n1,2\n".encode("utf-16"), "q.csv:1: is not text but UTF-16"),
+        ("q.csv", "a,b\n1,2\n".encode("utf-32"), "q.csv:1: is not text but UTF-32"),
         ("q.csv", b"\xef\xbb\xbf \n", "q.csv: the file is empty"),
         ("q.csv", b"a,b\r1,2\r", "q.csv: its lines end with CR alone (end them with LF"),
         ("q.csv", b"a\rb,c\n1,2\n", "q.csv:1: the header cannot be read"),

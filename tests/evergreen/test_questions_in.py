@@ -9,13 +9,18 @@ import lzma
 from collections import Counter
 from collections.abc import Callable
 from datetime import date
+from decimal import Decimal
 from pathlib import Path
 
 import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from evergreen_rows import raw_folder, run_ingest
 
-from pipelines.errors import InputError
+from pipelines.data.config import load
+from pipelines.errors import ConfigError, InputError
+from pipelines.evergreen import ingest
 from pipelines.evergreen.ingest import usable
 from pipelines.evergreen.readers.alias_cells import alias_list
 from pipelines.evergreen.readers.books import read_book
@@ -306,3 +311,142 @@ def test_packed_files_are_read_as_plain_ones_and_what_is_no_data_is_named(
     assert (a.folder / "rows.parquet").read_bytes() == (b.folder / "rows.parquet").read_bytes()
     assert a.metrics["ignored_files"] == []
     assert b.metrics["ignored_files"] == ["README.md", "old.zip"]
+
+
+def params(**told: object) -> ingest.Params:
+    return load(ingest.Params, told, "evergreen.ingest")
+
+
+@pytest.mark.parametrize(
+    ("told", "says"),
+    [
+        ({"columns": {"question": "q", "answer": "q"}}, "columns.answer: column 'q' is mapped to 'question'"),
+        ({"columns": {"question": "q", "label": "frsh"}}, "columns.label: no column 'frsh' in a.csv"),
+        ({"columns": {"question": "q"}, "labels": {"old": "1", "OLD ": "0"}}, "'OLD ' stands for two labels"),
+        ({"columns": {"question": "q"}, "labels": {"old": "ever"}}, "labels.old: 'ever' is no label"),
+    ],
+)
+def test_a_mapping_that_says_two_things_or_names_what_is_not_there_is_refused(
+    tmp_path: Path, told: dict[str, object], says: str
+) -> None:
+    root = raw_folder(tmp_path, {"a.csv": "q,fresh\nA?,old\n"})
+    with pytest.raises(ConfigError) as e:
+        ingest.take(Step("evergreen.ingest", None, root, 7), params(**told))
+    assert says in str(e.value)
+
+
+def test_the_label_of_a_table_with_a_column_a_language_may_be_mapped(tmp_path: Path) -> None:
+    root = raw_folder(tmp_path, {"train.csv": "fresh,English,German\nold,A?,B?\nnew,C?,D?\n"})
+    step = Step("evergreen.ingest", None, root, 7)
+    told = {"columns": {"label": "fresh"}, "labels": {"old": "1", "new": "fast"}}
+    ingest.run(step, params(**told))
+    step.finish(ingest.SCHEMA)
+    found = [(r["question"], r["language"], r["label"], r["change_rate"]) for r in rows(step)]
+    assert found == [
+        *(("A?", "en", "evergreen", "never"), ("B?", "de", "evergreen", "never")),
+        *(("C?", "en", "mutable", "fast"), ("D?", "de", "mutable", "fast")),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("label", "rate", "ends"),
+    [
+        ("slow", "fast", "slow but fast"),
+        ("fast", "slow", "fast but slow"),
+        ("mutable", "never", "mutable but never"),
+        ("evergreen", "slow", "evergreen but slow"),
+        ("slow", "slow-changing", ("mutable", "slow")),
+        ("0", "fast", ("mutable", "fast")),
+        ("fast", "0", ("mutable", "fast")),
+        ("unknown", "slow", ("mutable", "slow")),
+    ],
+)
+def test_a_label_and_a_rate_that_say_different_things_are_refused(
+    read_raw: Callable[..., Step], label: str, rate: str, ends: object
+) -> None:
+    step = read_raw({"a.csv": f"question,label,change_rate\nA?,{label},{rate}\n"})
+    found = [(r["label"], r["change_rate"]) for r in rows(step)]
+    refused = pl.read_parquet(step.folder / "rejected.parquet").select("reason", "detail").rows()
+    if isinstance(ends, tuple):
+        assert (found, refused) == ([ends], [])
+    else:
+        assert (found, refused) == ([], [("label_and_rate_disagree", ends)])
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv", "question,label\nA\0?,1\nB?,0\nC?,0\n"),
+        ("a.jsonl", '{"question": "A\\u0000?", "label": 1}\n{"question": "B?", "label": 0}\n'),
+        ("a.json", '[{"question": "A\\u0000?", "label": 1}, {"question": "B?", "label": 0}]'),
+        ("a.parquet", {"question": ["A\0?", "B?"], "label": [1, 0]}),
+    ],
+)
+def test_a_text_with_a_nul_costs_its_record_in_every_format(
+    read_raw: Callable[..., Step], name: str, content: object
+) -> None:
+    step = read_raw({name: parquet(content) if isinstance(content, dict) else content})
+    assert [reason for *_, reason in rejected(step)] == ["unreadable"]
+    assert "B?" in [r["question"] for r in rows(step)]
+
+
+def test_objects_line_by_line_in_a_json_file_are_told_their_suffix(read_raw: Callable[..., Step]) -> None:
+    with pytest.raises(InputError, match=r"a\.json: holds one JSON object a line, .*\(name it \.jsonl\)"):
+        read_raw({"a.json": '{"question": "A?", "label": 1}\n{"question": "B?", "label": 0}\n'})
+
+
+def parquet(columns: dict[str, object]) -> bytes:
+    file = io.BytesIO()
+    pq.write_table(pa.table(columns), file)
+    return file.getvalue()
+
+
+def test_parquet_of_odd_types_is_read_right_or_costs_the_row(read_raw: Callable[..., Step]) -> None:
+    columns = {
+        "question": [f"Q{n}?" for n in range(6)],
+        "label": pa.array([Decimal(1), Decimal(0), Decimal(1), Decimal(1), Decimal(1), Decimal("0.5")]),
+        "answer": pa.array([Decimal("1.50"), Decimal("20.00"), None, None, None, None]),
+        "as_of": pa.array([0, 1, 2**62, None, 0, 0], pa.timestamp("us")),
+        "aliases": pa.array([["a"], [], None, ["b"], ["c"], None], pa.large_list(pa.string())),
+        "source": pa.array(["s"] * 4 + ["t", None]).dictionary_encode(),
+        "score": [1.0, float("nan"), 0.0, float("inf"), 0.0, 0.0],
+    }
+    step = read_raw({"train.parquet": parquet(columns)})
+    told = ("question", "label", "answer", "as_of", "aliases", "source")
+    day = date(1970, 1, 1)
+    assert [tuple(r[c] for c in told) for r in rows(step)] == [
+        ("Q0?", "evergreen", "1.50", day, ["a"], "s"),
+        ("Q1?", "mutable", "20", day, [], "s"),
+        ("Q3?", "evergreen", None, None, ["b"], "s"),
+        ("Q4?", "evergreen", None, day, ["c"], "t"),
+    ]
+    assert rejected(step) == [
+        ("train.parquet", 3, None, "unreadable"),
+        ("train.parquet", 6, "label", "unknown_label"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("columns", "says"),
+    [
+        (pa.Table.from_arrays([pa.array(["A?"])] * 2, names=["q", "q"]), "two columns are named 'q'"),
+        (pa.table({"question": pa.array([], pa.string())}), "has columns and no rows"),
+        (b"", "train.parquet: is not a readable Parquet file: Parquet file size is 0 bytes"),
+    ],
+)
+def test_a_parquet_file_that_cannot_be_read_says_why(
+    read_raw: Callable[..., Step], columns: pa.Table | bytes, says: str
+) -> None:
+    file = io.BytesIO(columns if isinstance(columns, bytes) else b"")
+    if isinstance(columns, pa.Table):
+        pq.write_table(columns, file)
+    with pytest.raises(InputError) as e:
+        read_raw({"train.parquet": file.getvalue()})
+    assert says in str(e.value)
+
+
+def test_an_infinite_number_is_no_answer(read_raw: Callable[..., Step]) -> None:
+    columns = {"question": ["A?", "B?"], "label": [1, 1], "answer": [float("inf"), 2.5]}
+    step = read_raw({"train.parquet": parquet(columns)})
+    assert [(r["question"], r["answer"]) for r in rows(step)] == [("B?", "2.5")]
+    assert rejected(step) == [("train.parquet", 1, "answer", "wrong_type")]

@@ -103,6 +103,8 @@ def document_records(value: Any, name: str) -> list[Record]:
 def _document(path: Path, folder: Path, name: str) -> list[Record]:
     """The records of a JSON document; damage in a few places costs the records that it stands in."""
     text = rough_text_of(path, folder)
+    if _is_lines(text):
+        raise InputError("holds one JSON object a line, no document", where=name, cure="name it .jsonl")
 
     def count(value: Any) -> Count:
         try:
@@ -122,6 +124,15 @@ def _document(path: Path, folder: Path, name: str) -> list[Record]:
         what = f"{len(broken)} of {len(found)} records cannot be read, the first: {broken[0].fault}"
         raise InputError(what, where=f"{name}:{broken[0].line}", cure="is it JSON in UTF-8?")
     return found
+
+
+def _is_lines(text: str) -> bool:
+    """Whether each of the first two lines that are not blank is a whole object."""
+    told = [line for line in text.split("\n", 50) if line.strip()][:2]
+    try:
+        return len(told) == 2 and all(isinstance(json.loads(line), dict) for line in told)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _count(found: Sequence[Record]) -> Count:

@@ -90,11 +90,12 @@ class Frame:
             asked = self.roles.get("label", self.roles.get("change_rate"))
             said_so = any(label.value == UNKNOWN for label in told)
             return v.NO_LABEL if said_so or not self.labelled else Fault("missing_label", asked)
-        if len({label.value for label in known}) > 1:
-            detail = f"{known[0].value} but {known[1].rate}"
-            return Fault("label_and_rate_disagree", self.roles["change_rate"], detail)
         rates = [label.rate for label in known if label.rate != UNKNOWN]
-        return Label(known[0].value, rates[-1] if rates else UNKNOWN)
+        if len({label.value for label in known}) > 1 or len(set(rates)) > 1:
+            first = known[0].value if known[0].value != known[-1].value else known[0].rate
+            detail = f"{first} but {known[-1].rate}"
+            return Fault("label_and_rate_disagree", self.roles["change_rate"], detail)
+        return Label(known[0].value, rates[0] if rates else UNKNOWN)
 
 
 @dataclass(frozen=True)

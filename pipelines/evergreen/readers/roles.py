@@ -63,22 +63,30 @@ class Reading:
 
     def words(self) -> dict[str, Label]:
         """The label that each of the file's own words stands for. Raises ConfigError for an unknown one."""
-        found = {}
+        found: dict[str, Label] = {}
         for told, meant in self.labels.items():
-            label = parse_label(meant)
+            label, word = parse_label(meant), told.strip().casefold()
+            where = f"{WHERE}.labels.{told}"
             if label is None:
                 cure = nearest(meant, ("evergreen", "mutable", "never", "slow", "fast", "unknown"))
-                raise ConfigError(f"{meant!r} is no label", where=f"{WHERE}.labels.{told}", cure=cure)
-            found[told.strip().casefold()] = label
+                raise ConfigError(f"{meant!r} is no label", where=where, cure=cure)
+            if found.setdefault(word, label) != label:
+                what = f"{told!r} stands for two labels: case and blanks around it mean nothing"
+                raise ConfigError(what, where=where, cure="take one of them away")
         return found
 
 
 def mapping_for(sheet: Sheet, columns: Columns) -> dict[str, str]:
     """The mapping, if this file has one of the mapped columns; then it must have all.
 
-    Raises ConfigError with the nearest name for one that it has not.
+    Raises ConfigError with the nearest name for one that it has not, and for a column of two roles.
     """
     mapped = columns.mapped
+    for role, column in mapped.items():
+        first = next(r for r, c in mapped.items() if c == column)
+        if first != role:
+            what = f"column {column!r} is mapped to {first!r}, too"
+            raise ConfigError(what, where=f"{WHERE}.columns.{role}", cure="a column plays one role")
     if not any(column in sheet.columns for column in mapped.values()):
         return {}
     for role, column in mapped.items():

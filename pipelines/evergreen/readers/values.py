@@ -34,11 +34,13 @@ def missing(value: Any) -> bool:
 
 
 def text(value: Any) -> str | None:
-    """A text or number as text; None for anything else, and for what is missing."""
+    """A text or finite number as text; None for anything else, and for what is missing."""
     if missing(value) or not isinstance(value, str | int | float):
         return None
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, float) and math.isinf(value):
+        return None
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         return str(int(value))  # a column of numbers with a gap holds floats
     try:
