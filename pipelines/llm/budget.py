@@ -2,7 +2,8 @@
 
 Law: no cap is exceeded. A question leaves only with its bound held in the ledger (`spending`), under
 all caps at once. It is charged what the seller bills; where no bill is known though there may be one
-(a time-out, a broken connection or body, a cancelled or killed asker), its whole bound. One that
+(a time-out, a broken connection or body, a cancelled asker), its whole bound. A killed client's questions
+are settled by the store, and so many of the others as it can have had in flight are paid in full. One that
 cannot fit is over budget, and is asked when a cap is raised; one that would fit if what is under way
 came out cheaper waits for that.
 """
@@ -13,7 +14,7 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -25,9 +26,10 @@ from pipelines.errors import ConfigError, StageError
 from pipelines.llm.answer import Failure
 from pipelines.llm.caps import Cap, Caps
 from pipelines.llm.job import Job
-from pipelines.llm.prices import NANO, Amount, Price, charge, most, price_of
+from pipelines.llm.prices import NANO, Amount, Price, charge, most, paid, price_of
 from pipelines.llm.request import Request, named_request
-from pipelines.llm.spending import NOTHING, Limit, Place, Spending, Verdict, Word
+from pipelines.llm.spending import Entry, Spending
+from pipelines.llm.wishes import NOTHING, Limit, Place, Verdict, Word
 
 if TYPE_CHECKING:
     from pipelines.llm.job import Asked
@@ -62,7 +64,9 @@ def now() -> datetime:
 class Budget:
     """The budget of one stage's client. `ours`: the models run here, so they are free unless priced.
 
-    Without prices and caps it does nothing and makes no file. Safe to use from several threads.
+    `in_flight`: most of its questions that can be with the seller at once, None: all; `stored` looks up what
+    answers the store has, to settle what a dead client held. Without prices and caps it does nothing and
+    makes no file. Safe to use from several threads.
     """
 
     prices: Mapping[str, Price]
@@ -71,10 +75,12 @@ class Budget:
     stage: str = ""
     ours: bool = False
     clock: Callable[[], datetime] = now
+    in_flight: int | None = None
+    stored: Callable[[Iterable[str]], Mapping[str, Kept]] = lambda _: {}
     _ledger: Spending | None = None
     _holds: dict[tuple[str, int], _Hold] = field(default_factory=dict)
     _waiting: list[Job] = field(default_factory=list)
-    _settled: list[tuple[Sequence[Place], Amount, Amount]] = field(default_factory=list)
+    _settled: list[Entry] = field(default_factory=list)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     @property
@@ -111,11 +117,11 @@ class Budget:
             jobs, self._waiting = self._waiting, []
             if not jobs:
                 return [], []
-            wishes, places = [self._most(job) for job in jobs], self._places()
+            wishes, places = {job.key: self._most(job) for job in jobs}, self._places()
             within, over = [], []
-            for job, wish, verdict in zip(jobs, wishes, self._ask(places, wishes), strict=True):
+            for job, verdict in zip(jobs, self._ask(places, wishes), strict=True):
                 if verdict.word is Word.WITHIN:
-                    self._holds[_name(job)] = _Hold(job, places, wish)
+                    self._holds[_name(job)] = _Hold(job, places, wishes[job.key])
                     within.append(job)
                 elif verdict.word is Word.OVER:
                     over.append((job, verdict.cap))
@@ -143,13 +149,14 @@ class Budget:
         """Pay the lost attempt of `job` in full, and hold for the next; the cap in its way, or ""."""
         with self._lock:
             hold = self._holds.pop(_name(job))
-            self._settled.append((hold.places, hold.amount if hold.held else NOTHING, hold.amount))
+            held = hold.amount if hold.held else NOTHING
+            self._settled.append(Entry(job.key, hold.places, held, hold.amount))
             if not self.caps:
                 self._holds[_name(job)] = _Hold(job, hold.places, hold.amount, held=False)
                 return ""
             self.flush()
             places = self._places()
-            verdict = self._ask(places, [hold.amount])[0]
+            verdict = self._ask(places, {job.key: hold.amount})[0]
             if verdict.word is Word.WITHIN:
                 self._holds[_name(job)] = _Hold(job, places, hold.amount)
             return verdict.cap
@@ -189,7 +196,7 @@ class Budget:
                 return Verdict(Word.WITHIN)
             self._refuse_unpriced(job.model)
             self.flush()
-            verdict = self._ask(places, [wish])[0]
+            verdict = self._ask(places, {job.key: wish})[0]
             if verdict.word is Word.WITHIN:
                 self._holds[_name(job)] = _Hold(job, places, wish)
             return verdict
@@ -214,9 +221,8 @@ class Budget:
             return cost.nano / NANO
 
     def _note(self, hold: _Hold, cost: Amount) -> None:
-        held = hold.amount if hold.held else NOTHING
-        if held or cost:
-            self._settled.append((hold.places, held, cost))
+        if (held := hold.amount if hold.held else NOTHING) or cost:
+            self._settled.append(Entry(hold.job.key, hold.places, held, cost))
         if len(self._settled) >= FLUSH:
             self.flush()
 
@@ -261,7 +267,7 @@ class Budget:
     def _most(self, job: Job) -> Amount:
         return charge(self._price(job.model), most(job.request, job.canonical))
 
-    def _ask(self, places: Sequence[Place], wishes: Sequence[Amount]) -> list[Verdict]:
+    def _ask(self, places: Sequence[Place], wishes: Mapping[str, Amount]) -> list[Verdict]:
         caps = self.caps.named
         limits = [Limit(p, caps[p[0]].usd, caps[p[0]].tokens) for p in places if caps[p[0]] != Cap()]
         return self._open().reserve(places, limits, wishes)
@@ -274,17 +280,17 @@ class Budget:
 
     def _open(self) -> Spending:
         if self._ledger is None:
-            self._ledger = Spending(self.path)
+            self._ledger = Spending(self.path, self.in_flight, self._bills)
         return self._ledger
+
+    def _bills(self, keys: Sequence[str]) -> dict[str, Amount]:
+        """What the stored answers to these questions cost; one that says no tokens has no bill."""
+        bills = {key: paid(kept.usage) for key, kept in self.stored(keys).items()}
+        return {key: bill for key, bill in bills.items() if bill}
 
 
 def _name(job: Job) -> tuple[str, int]:
     return job.key, id(job.done)
-
-
-def ledger_path(store: Path) -> Path:
-    """The ledger of spending beside a response store."""
-    return store.with_name(f"{store.stem}.spending.sqlite")
 
 
 def over_budget(cap: str) -> Kept:

@@ -61,6 +61,8 @@ class Client:
         path = path.resolve() if path.is_symlink() else path  # what lies beside it is shared by its users
         self.claims = Claims(path)
         self.store = Store(path, lent=lent)  # last: a wrong setting makes no file
+        if self._budget is not None:
+            self._budget.stored = self.store.answers
 
     @property
     def model(self) -> str:

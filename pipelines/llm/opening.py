@@ -22,9 +22,12 @@ def budget_of(settings: Settings, store: Path, stage: str, *, ours: bool) -> Bud
     """None where nothing is priced or capped."""
     if not (settings.prices or settings.caps):
         return None
-    from pipelines.llm.budget import Budget, ledger_path
+    from pipelines.llm.budget import Budget
+    from pipelines.llm.spending import ledger_path
 
-    return Budget(settings.prices, settings.caps, ledger_path(store), stage, ours)
+    # A batch goes on without us: all that it holds may be billed.
+    in_flight = None if settings.backend in BATCHED else settings.concurrency * settings.samples_per_call
+    return Budget(settings.prices, settings.caps, ledger_path(store), stage, ours, in_flight=in_flight)
 
 
 def backend_of(settings: Settings) -> Backend:

@@ -79,6 +79,11 @@ def charge(price: Price | None, usage: Usage) -> Amount:
     return Amount(nano, usage.prompt_tokens + usage.completion_tokens)
 
 
+def paid(usage: Usage) -> Amount:
+    """What a stored answer cost, as it was charged then."""
+    return Amount(round(usage.cost_usd * NANO), usage.prompt_tokens + usage.completion_tokens)
+
+
 def unpriced(identity: str, usage: Usage, price: Price | None) -> bool:
     """Whether it is unknown what an answer cost, by what is stored of it and its model's price of now."""
     return not usage.cost_usd and identity.startswith(BY_NAME) and not (price is not None and price.free)

@@ -2,32 +2,33 @@
 
 Law: what is spent and held together never exceeds a cap. A holding is made, and synced to the disk,
 before anything is sent; it becomes what was really spent when the bill is known, and never more than
-was held unless the seller bills more. What a dead process held counts as spent, in full: it may
-have been billed. (A holder is alive as long as it has its file locked; the kernel unlocks it.)
+was held unless the seller bills more. What a dead process held is settled by whoever reserves next, before
+it is granted anything: by the answers that the store has, and else by how many requests the dead one had in
+flight at most (`wishes.left_by`). A holder is alive as long as it has its file locked; the kernel unlocks it.
 """
 
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import sqlite3
 import threading
 import uuid
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 
 from pipelines.errors import EnvironmentFault
-from pipelines.llm.prices import NANO, Amount
+from pipelines.llm.prices import Amount
 from pipelines.llm.sqlite_file import mark, open_shared, write_ahead
+from pipelines.llm.wishes import NOTHING, Holding, Limit, Place, Verdict, Word, decide, left_by
 
-VERSION = 1
+VERSION = 2
 APPLICATION_ID = 0x48445350  # "HDSP"
-NOTHING = Amount()
-Place = tuple[str, str]  # ("run", its id): whose sum it is
+Bills = Callable[[Sequence[str]], Mapping[str, Amount]]  # what the stored answers to these keys cost
 
 _SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS spent (scope TEXT, name TEXT, nano INTEGER NOT NULL, tokens INTEGER NOT NULL,
@@ -35,78 +36,40 @@ CREATE TABLE IF NOT EXISTS spent (scope TEXT, name TEXT, nano INTEGER NOT NULL, 
 CREATE TABLE IF NOT EXISTS holders (holder TEXT PRIMARY KEY);
 CREATE TABLE IF NOT EXISTS held (holder TEXT, scope TEXT, name TEXT, nano INTEGER NOT NULL,
   tokens INTEGER NOT NULL, PRIMARY KEY (holder, scope, name));
+CREATE TABLE IF NOT EXISTS questions (holder TEXT NOT NULL, key TEXT NOT NULL, places TEXT NOT NULL,
+  nano INTEGER NOT NULL, tokens INTEGER NOT NULL);
+CREATE INDEX IF NOT EXISTS questions_of_holder ON questions (holder, key);
 PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {VERSION};
 """
+_FROM_1 = "ALTER TABLE holders ADD COLUMN in_flight INTEGER"  # NULL: as many as it holds
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
-    """A cap on one sum; None where money or tokens have none."""
+class Entry:
+    """A question that is over: what was held for it, and what it came to."""
 
-    place: Place
-    usd: float | None = None
-    tokens: int | None = None
-
-    def over(self, amount: Amount) -> str:
-        """Which cap `amount` exceeds, as params.yaml names it; "" for none."""
-        if self.usd is not None and amount.nano > int(self.usd * NANO):
-            return f"llm.caps.{self.place[0]}.usd of {self.usd:g}"
-        if self.tokens is not None and amount.tokens > self.tokens:
-            return f"llm.caps.{self.place[0]}.tokens of {self.tokens}"
-        return ""
+    key: str
+    places: Sequence[Place]
+    held: Amount
+    came_to: Amount
 
 
-class Word(StrEnum):
-    """What is said to a wish."""
-
-    WITHIN = "within"
-    LATER = "later"  # it would fit if what is held turned out cheaper
-    OVER = "over"
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """The word on one wish, and the cap in its way."""
-
-    word: Word
-    cap: str = ""
-
-
-def decide(
-    limits: Sequence[Limit],
-    spent: Mapping[Place, Amount],
-    held: Mapping[Place, Amount],
-    wishes: Sequence[Amount],
-) -> list[Verdict]:
-    """A verdict on each wish, in order: none passes one that waits before it."""
-    taken = {limit.place: held.get(limit.place, NOTHING) for limit in limits}
-    verdicts: list[Verdict] = []
-    waiting = ""
-    for wish in wishes:
-        never = next((c for x in limits if (c := x.over(spent.get(x.place, NOTHING) + wish))), "")
-        if never:
-            verdicts.append(Verdict(Word.OVER, never))
-            continue
-        sums = {x.place: spent.get(x.place, NOTHING) + taken[x.place] + wish for x in limits}
-        waiting = waiting or next((c for x in limits if (c := x.over(sums[x.place]))), "")
-        if waiting:
-            verdicts.append(Verdict(Word.LATER, waiting))
-            continue
-        verdicts.append(Verdict(Word.WITHIN))
-        for place in taken:
-            taken[place] += wish
-    return verdicts
+def ledger_path(store: Path) -> Path:
+    """The ledger of spending beside a response store."""
+    return store.with_name(f"{store.stem}.spending.sqlite")
 
 
 class Spending:
     """The ledger at `path`, made when absent, as one holder sees it. Safe to use from several threads.
 
-    Raises EnvironmentFault: no ledger, a newer one, a full disk, a lock that does not end.
+    `in_flight`: most questions of this holder that can be with the seller at once, None: all that it holds;
+    `bills` says what the dead have paid. Raises EnvironmentFault: no ledger, a newer one, a full disk, a lock
+    that does not end.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path, self.holder = path, uuid.uuid4().hex
+    def __init__(self, path: Path, in_flight: int | None = None, bills: Bills = lambda _: {}) -> None:
+        self.path, self.holder, self._in_flight, self._bills = path, uuid.uuid4().hex, in_flight, bills
         self._lock = threading.RLock()
         self._folder = path.with_suffix(".holders")
         self._file: int | None = None
@@ -120,27 +83,32 @@ class Spending:
                 raise
 
     def reserve(
-        self, places: Sequence[Place], limits: Sequence[Limit], wishes: Sequence[Amount]
+        self, places: Sequence[Place], limits: Sequence[Limit], wishes: Mapping[str, Amount]
     ) -> list[Verdict]:
-        """Hold in `places` what of `wishes` fits `limits` now; a verdict on each."""
+        """Hold in `places` what of `wishes`, by the questions' keys, fits `limits` now; a verdict on each."""
         with self._guard(), self._change(durable=True):
             self._sign()
-            verdicts = self._decide(limits, wishes)
-            if any(v.word is Word.LATER for v in verdicts) and self._bury():
-                verdicts = self._decide(limits, wishes)
-            let = [w for w, v in zip(wishes, verdicts, strict=True) if v.word is Word.WITHIN]
-            self._hold(places, sum(let, NOTHING))
+            self._bury()
+            verdicts = self._decide(limits, list(wishes.values()))
+            let = {k: w for (k, w), v in zip(wishes.items(), verdicts, strict=True) if v.word is Word.WITHIN}
+            self._hold(places, sum(let.values(), NOTHING))
+            of, named = self.holder, json.dumps(list(places))
+            rows = [(of, key, named, wish.nano, wish.tokens) for key, wish in let.items()]
+            self._db.executemany("INSERT INTO questions VALUES (?, ?, ?, ?, ?)", rows)
         return verdicts
 
-    def settle(self, entries: Sequence[tuple[Sequence[Place], Amount, Amount]]) -> None:
-        """For each (places, what was held, what it came to): give back the one, spend the other."""
+    def settle(self, entries: Sequence[Entry]) -> None:
+        """Give back what was held for each, spend what it came to."""
         with self._guard(), self._change(durable=False):
             given_back: defaultdict[Place, Amount] = defaultdict(Amount)
             paid: defaultdict[Place, Amount] = defaultdict(Amount)
-            for places, held, came_to in entries:
-                for place in places:
-                    given_back[place] += held
-                    paid[place] += came_to
+            for entry in entries:
+                for place in entry.places:
+                    given_back[place] += entry.held
+                    paid[place] += entry.came_to
+            one = "SELECT rowid FROM questions WHERE holder = ? AND key = ? LIMIT 1"
+            over = [(self.holder, entry.key) for entry in entries if entry.held]
+            self._db.executemany(f"DELETE FROM questions WHERE rowid = ({one})", over)
             for place in paid:
                 self._hold([place], NOTHING - given_back[place])
                 self._spend([place], paid[place])
@@ -155,7 +123,7 @@ class Spending:
         with self._guard():
             if self._file is not None:
                 with self._change(durable=False):
-                    self._inherit(self.holder)
+                    self._end(self.holder)
                 (self._folder / self.holder).unlink(missing_ok=True)
                 os.close(self._file)
                 self._file = None
@@ -173,16 +141,16 @@ class Spending:
             file = os.open(self._folder / self.holder, os.O_RDWR | os.O_CREAT, 0o644)
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._file = file
-            self._db.execute("INSERT OR IGNORE INTO holders VALUES (?)", (self.holder,))
+            self._db.execute("INSERT INTO holders VALUES (?, ?)", (self.holder, self._in_flight))
 
-    def _bury(self) -> int:
-        """Count as spent what the dead held; returns how many they were."""
-        rows = self._db.execute("SELECT holder FROM holders WHERE holder != ?", (self.holder,)).fetchall()
-        dead = [holder for (holder,) in rows if not self._lives(holder)]
-        for holder in dead:
-            self._inherit(holder)
-            (self._folder / holder).unlink(missing_ok=True)
-        return len(dead)
+    def _bury(self) -> None:
+        """Settle what the dead held."""
+        rows = self._db.execute("SELECT holder, in_flight FROM holders WHERE holder != ?", (self.holder,))
+        for holder, in_flight in rows.fetchall():
+            if not self._lives(holder):
+                self._give_back(holder, in_flight)
+                self._end(holder)
+                (self._folder / holder).unlink(missing_ok=True)
 
     def _lives(self, holder: str) -> bool:
         try:
@@ -197,19 +165,32 @@ class Spending:
             os.close(file)
         return False
 
-    def _inherit(self, holder: str) -> None:
+    def _give_back(self, holder: str, in_flight: int | None) -> None:
+        """Of each question that the dead held for, what it came to in place of what was held."""
+        query = "SELECT key, places, nano, tokens FROM questions WHERE holder = ?"
+        holdings = [
+            Holding(key, tuple((scope, name) for scope, name in json.loads(places)), Amount(nano, tokens))
+            for key, places, nano, tokens in self._db.execute(query, (holder,)).fetchall()
+        ]
+        for holding, came_to in left_by(holdings, self._bills([h.key for h in holdings]), in_flight):
+            self._hold(holding.places, NOTHING - holding.amount, holder)
+            self._spend(holding.places, came_to)
+
+    def _end(self, holder: str) -> None:
+        """What a holder still holds, of no question that is known, counts as spent."""
         rows = self._db.execute("SELECT scope, name, nano, tokens FROM held WHERE holder = ?", (holder,))
         for scope, name, nano, tokens in rows.fetchall():
             self._spend([(scope, name)], Amount(nano, tokens))
         self._db.execute("DELETE FROM held WHERE holder = ?", (holder,))
+        self._db.execute("DELETE FROM questions WHERE holder = ?", (holder,))
         self._db.execute("DELETE FROM holders WHERE holder = ?", (holder,))
 
-    def _hold(self, places: Sequence[Place], amount: Amount) -> None:
+    def _hold(self, places: Sequence[Place], amount: Amount, holder: str = "") -> None:
         for scope, name in places:
             self._db.execute(
                 "INSERT INTO held VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
                 "nano = nano + excluded.nano, tokens = tokens + excluded.tokens",
-                (self.holder, scope, name, amount.nano, amount.tokens),
+                (holder or self.holder, scope, name, amount.nano, amount.tokens),
             )
 
     def _spend(self, places: Sequence[Place], amount: Amount) -> None:
@@ -236,6 +217,8 @@ class Spending:
         with self._change(durable=True):
             for statement in filter(str.strip, _SCHEMA.split(";")):
                 self._db.execute(statement)
+            if all(column[1] != "in_flight" for column in self._db.execute("PRAGMA table_info(holders)")):
+                self._db.execute(_FROM_1)
 
     @contextmanager
     def _change(self, *, durable: bool) -> Iterator[None]:

@@ -20,13 +20,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from pipelines.errors import ConfigError, EnvironmentFault
 from pipelines.llm.answer import Failure, Usage
-from pipelines.llm.budget import Budget, ledger_path
+from pipelines.llm.budget import Budget
 from pipelines.llm.caps import Cap, Caps
 from pipelines.llm.job import Job
 from pipelines.llm.prices import NANO, Amount, Price, charge, likely_prompt_tokens, most
 from pipelines.llm.request import Request, Sampling, named_request
-from pipelines.llm.spending import Limit, Spending, Word, decide
+from pipelines.llm.spending import Spending, ledger_path
 from pipelines.llm.store import Kept
+from pipelines.llm.wishes import Holding, Limit, Word, decide, left_by
 
 PRICE = Price(prompt=1.0, completion=3.0, cached=0.25)
 MAY = datetime(2031, 5, 31, 23, 59, tzinfo=UTC)
@@ -267,6 +268,64 @@ def test_none_passes_one_that_waits_and_what_is_let_go_fits(wishes: Any, given_:
     assert not let or (total.nano <= int(usd / NANO * NANO) and total.tokens <= tokens)
     words = [v.word for v in verdicts if v.word is not Word.OVER]
     assert words == sorted(words, key=[Word.WITHIN, Word.LATER].index)
+
+
+def dead(one: Budget) -> None:
+    """As the kernel leaves a killed holder: unlocked, nothing said."""
+    ledger = one._ledger
+    assert ledger is not None and ledger._file is not None
+    os.close(ledger._file)
+    ledger._db.close()
+
+
+def test_what_a_killed_client_held_is_settled_by_the_store_and_by_what_was_in_flight(tmp_path: Path) -> None:
+    path, cap = tmp_path / "l.sqlite", Cap(usd=1.0)
+    jobs = [job(n, max_tokens=10 * (n + 1)) for n in range(8)]
+    answered = {one.key: Kept("x", usage=Usage(20, 5, 35_000 / NANO)) for one in jobs[:3]}
+    killed = budget(path, run=cap)
+    killed.in_flight = 2
+    assert len(killed.reserve(jobs)[0]) == 8
+    settle(killed, jobs[0], answered[jobs[0].key])  # paid, and not yet written
+    dead(killed)
+    later = budget(path, run=cap)
+    later.stored = lambda keys: {k: answered[k] for k in keys if k in answered}
+    fresh = job(99)
+    later.reserve([fresh])
+    expected = Amount(3 * 35_000, 75) + bound(jobs[6]) + bound(jobs[7])  # the dearest that can have left
+    assert Spending(path).sums(("run", "run1")) == (expected, bound(fresh))
+    later.close()
+
+
+def test_a_holder_of_an_older_ledger_that_died_is_spent_in_full(tmp_path: Path) -> None:
+    path, one, other = tmp_path / "l.sqlite", job(1), job(2)
+    killed = budget(path, run=Cap(usd=1.0))
+    killed.reserve([one])
+    dead(killed)
+    with sqlite(path) as db:  # as version 1 wrote it
+        db.executescript(
+            "DROP TABLE questions; ALTER TABLE holders DROP COLUMN in_flight; PRAGMA user_version = 1"
+        )
+    later = budget(path, run=Cap(usd=1.0))
+    later.reserve([other])
+    assert Spending(path).sums(("run", "run1")) == (bound(one), bound(other))
+    later.close()
+
+
+HOLDINGS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 99), st.booleans()), max_size=9)
+
+
+@given(HOLDINGS, st.none() | st.integers(0, 9))
+def test_of_the_dead_nothing_is_spent_that_cannot_have_been_billed_and_nothing_that_may_is_given_back(
+    told: list[tuple[int, int, bool]], in_flight: int | None
+) -> None:
+    holdings = [Holding(str(n), (("run", "r"),), Amount(nano, t)) for n, (nano, t, _) in enumerate(told)]
+    stored = {str(n): Amount(1, 1) for n, (*_, is_stored) in enumerate(told) if is_stored}
+    ends = list(left_by(holdings, stored, in_flight))
+    assert [h for h, _ in ends] == holdings
+    open_ = sorted((h.amount.nano for h in holdings if h.key not in stored), reverse=True)
+    spent = sum(came_to.nano for h, came_to in ends if h.key not in stored)
+    assert spent == sum(open_[:in_flight])  # as much as so many can have cost at most
+    assert all(came_to == Amount(1, 1) for h, came_to in ends if h.key in stored)
 
 
 class Spenders(RuleBasedStateMachine):

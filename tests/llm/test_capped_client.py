@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -14,12 +16,11 @@ from scripted_server import ScriptedServer
 
 from pipelines.errors import ConfigError, StageError
 from pipelines.llm.answer import Answer, Failure
-from pipelines.llm.budget import ledger_path
 from pipelines.llm.caps import Cap, Caps
 from pipelines.llm.client import Client, open_client
 from pipelines.llm.prices import NANO, Price, most
 from pipelines.llm.request import Request, Sampling, named_request
-from pipelines.llm.spending import Spending
+from pipelines.llm.spending import Spending, ledger_path
 
 PRICE = Price(prompt=10.0, completion=100.0)  # an answer: 10 and 2 tokens, .0003 USD
 ANSWER = 300_000  # nano-dollars
@@ -127,6 +128,42 @@ def test_leaving_early_pays_for_what_left_and_gives_back_the_rest(serve, tmp_pat
     asked = len(server.requests())
     assert held == 0 and asked < 200
     assert (asked - 8) * ANSWER <= paid <= asked * BOUND * NANO
+
+
+KILLED = """
+import sys
+from pathlib import Path
+sys.path[:0] = [{tests!r}]
+from test_capped_client import Cap, Caps, PRICE, open_client, question, settings
+caps = Caps(run=Cap(tokens=int(sys.argv[3])))
+told = settings(sys.argv[1], prices={{"scripted": PRICE}}, concurrency=2, caps=caps)
+with open_client(told, Path(sys.argv[2])) as asker:
+    list(asker.answers(question(n) for n in range(40)))
+"""
+
+
+def test_a_killed_run_under_a_cap_spends_what_was_in_flight_and_not_its_whole_window(
+    serve, tmp_path: Path
+) -> None:
+    store, cap = tmp_path / "s.sqlite", sum(tokens(question(n)) for n in range(40))
+    hanging = serve({"faults": [None] * 10 + [{"hang": True}] * 40})
+    script = KILLED.format(tests=str(Path(__file__).parent))
+    command = [sys.executable, "-c", script, hanging.url, str(store), str(cap)]
+    with subprocess.Popen(command) as killed:
+        while len(hanging.requests()) < 12 and killed.poll() is None:
+            time.sleep(0.02)
+        killed.kill()
+    caps = Caps(run=Cap(tokens=cap))
+    server = serve()
+    answers = ask(server, store, *map(question, range(40)), caps=caps, concurrency=2)
+    assert all(a.ok for a in answers)
+    assert sum(a.stored for a in answers) == 10
+    used = sum(a.usage.prompt_tokens + a.usage.completion_tokens for a in answers)
+    ledger = Spending(ledger_path(store))
+    spent_, held = ledger.sums(("run", "run1"))
+    ledger.close()
+    lost = spent_.tokens - used
+    assert held.tokens == 0 and 0 < lost <= 2 * max(tokens(question(n)) for n in range(40))
 
 
 def test_a_repair_is_charged_as_any_other(serve, tmp_path: Path) -> None:
