@@ -11,9 +11,9 @@ beside ours and nothing else; it takes over our calibration.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pipelines import tracking
@@ -28,8 +28,6 @@ from pipelines.evergreen.eg_e5.bag import BagRecipe
 from pipelines.evergreen.eg_e5.calibration import one_thread
 from pipelines.evergreen.eg_e5.head import HeadRecipe
 from pipelines.evergreen.eg_e5.served import CARD, registered
-from pipelines.pace import Sight
-from pipelines.progress import Progress
 from pipelines.training.card import card
 from pipelines.training.crossval import OutOfFold
 from pipelines.training.decontaminate import Leak, Wording, equal_leaks, near_leaks
@@ -38,6 +36,7 @@ from pipelines.training.ensemble import Calibration, Recipe, Unlabelled, fit_par
 from pipelines.training.examples import Examples
 from pipelines.training.held_scores import no_scores, scores
 from pipelines.training.tuning import Tuning, tuner
+from pipelines.training.watched import watched
 
 if TYPE_CHECKING:
     import numpy as np
@@ -86,7 +85,7 @@ def run(step: AskingStep, params: Params) -> None:
     trained, test = wordings(rows, "train"), wordings(rows, "test")
     if not trained:
         raise StageError("no question is in the train split", where=step.name)
-    layers = tuner(params.encoder, step.root, lambda what, total: _watch(step.name, what, total))
+    layers = tuner(params.encoder, step.root, partial(watched, step.name))
     languages, texts = {w.language for w in trained}, [w.question for w in trained]
     trained += drawn(params.templates, languages, [t.question for t in test], texts, step.seed)
     questions = sorted({w.question_id for w in trained})
@@ -201,16 +200,3 @@ def _questions(rows: Sequence[Wording]) -> dict[str, int]:
     """Questions by source and label: "real/evergreen" -> count."""
     found = {w.question_id: f"{w.source}/{'evergreen' if w.evergreen else 'mutable'}" for w in rows}
     return dict(sorted(Counter(found.values()).items()))
-
-
-@contextmanager
-def _watch(name: str, what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Shows how far a piece of work is; what it yields is told how much more was done."""
-    done = 0
-
-    def count(more: int) -> None:
-        nonlocal done
-        done += more
-
-    with Progress(name, what, lambda: Sight(done=done, total=total)):
-        yield count

@@ -9,7 +9,7 @@ Work items are the rows of evaluation/uncertainty; each set of questions is trie
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -28,6 +28,7 @@ from pipelines.evaluation.signals import P, column, names, sample, score
 from pipelines.step import Step
 from pipelines.training.self_grids import GRIDS
 from pipelines.training.self_trials import FIGURES, Trial, means, paired, repeats, trial
+from pipelines.training.watched import watched
 
 WITHOUT, WITH, ALONE = "estimate", "estimate+p_evergreen", "p_evergreen"
 SCHEMA = Schema(
@@ -72,6 +73,7 @@ class _Set:
 
     name: str
     rows: pl.DataFrame
+    count: Callable[[int], None]  # told of each trial that ended
     used: set[str] = field(default_factory=set)  # row ids that took part
     made: list[dict[str, Any]] = field(default_factory=list)
 
@@ -86,8 +88,10 @@ def run(step: Step, params: Params) -> None:
     rows = step.read("evaluation/uncertainty").sort("row_id")
     step.plan(rows["row_id"])
     judged = rows.filter(pl.col("correct").is_not_null())
-    sets = [_Set(str(n), judged.filter(pl.col("dataset") == n)) for n in sorted(set(judged["dataset"]))]
-    told = {one.name: _tried(one, params, step.seed) for one in sets}
+    with watched(step.name, "votes") as count:
+        known = sorted(set(judged["dataset"]))
+        sets = [_Set(str(n), judged.filter(pl.col("dataset") == n), count) for n in known]
+        told = {one.name: _tried(one, params, step.seed) for one in sets}
     figures = plain(
         {
             "sample": sample(len(judged)),
@@ -178,7 +182,10 @@ def _arm(
         most=params.tune_on,
         seed=seed,
     )
-    trials = [trial(x, right, repeat, GRIDS[params.grid]) for repeat in found]
+    trials = []
+    for repeat in found:
+        trials.append(trial(x, right, repeat, GRIDS[params.grid]))
+        one.count(1)
     for k, (repeat, done) in enumerate(zip(found, trials, strict=True)):
         one.used |= {ids[i] for i in np.flatnonzero(repeat.train | repeat.test)}
         tested = np.flatnonzero(done.test)

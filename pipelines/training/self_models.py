@@ -23,8 +23,10 @@ from pipelines.training.self_grids import Grid
 if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline
 
+Values = Mapping[str, Any]
 VOTERS = 2
 FOLDS = 3
+TREES = "n_estimators"
 FEWEST = 2  # rows of each answer, right and wrong, that a fit needs
 SEEDED = frozenset(
     ("logistic_regression", "mlp", "decision_tree", "random_forest", "gradient_boosting", "catboost")
@@ -37,7 +39,7 @@ class Tuned:
     the cross-validation where the subset is all there is."""
 
     name: str
-    values: Mapping[str, Any]
+    values: Values
     validation: float
 
 
@@ -74,44 +76,88 @@ def fit_vote(x: np.ndarray, y: np.ndarray, subset: np.ndarray, grids: Mapping[st
         if not tuned:
             raise StageError(f"no model can be fitted: {next(iter(left_out.values()), 'no grid')}")
         best = sorted(tuned, key=lambda t: (-t.validation, t.name))[:VOTERS]
-        fitted = [_model(t.name, t.values, seed).fit(x, y) for t in best]
+        fitted = [_fitted(_model(t.name, t.values, seed), x, y) for t in best]
     return Vote(fitted, best, left_out)
 
 
 def _tune(name: str, grid: Grid, x: np.ndarray, y: np.ndarray, subset: np.ndarray, seed: int) -> Tuned:
     """Raises ValueError when no point of the grid can be fitted."""
-    from sklearn.model_selection import GridSearchCV, StratifiedKFold
+    from sklearn.model_selection import ParameterGrid, StratifiedKFold
 
     here_x, here_y = x[subset], y[subset]
     folds = min(FOLDS, int(here_y.sum()), int((~here_y).sum()))
     least = len(here_y) - -(-len(here_y) // folds)  # rows that the smallest fit sees
-    points = {f"model__{k}": list(v) for k, v in _fitting(name, grid, least).items()}
-    search = GridSearchCV(
-        _model(name, {}, seed),
-        points,
-        scoring="roc_auc",
-        cv=StratifiedKFold(folds, shuffle=True, random_state=seed),
-        refit=False,
-        n_jobs=1,
-        error_score=np.nan,
-    )
-    try:
-        search.fit(here_x, here_y)
-    except ValueError:  # no fit at all went well: one alone says why
-        first = {k: v[0] for k, v in _fitting(name, grid, least).items()}
-        _model(name, first, seed).fit(here_x[:least], here_y[:least])
-        raise
-    means = np.asarray(search.cv_results_["mean_test_score"], np.float64)
+    points = distinct(list(ParameterGrid({k: list(v) for k, v in _fitting(name, grid, least).items()})))
+    parts = list(StratifiedKFold(folds, shuffle=True, random_state=seed).split(here_x, here_y))
+    means = np.mean([_scored(name, points, here_x, here_y, fit, held, seed) for fit, held in parts], axis=0)
     if np.isnan(means).all():
+        _fitted(_model(name, points[0], seed), here_x[parts[0][0]], here_y[parts[0][0]])  # says why
         raise ValueError("no point of its grid can be fitted to so few rows")
     at = int(np.nanargmax(means))  # of equal ones the first in the grid
-    values = {k.removeprefix("model__"): v for k, v in search.cv_results_["params"][at].items()}
-    return Tuned(name, values, _validated(name, values, x, y, subset, seed, float(means[at])))
+    return Tuned(name, points[at], _validated(name, points[at], x, y, subset, seed, float(means[at])))
+
+
+def distinct(points: Sequence[Values]) -> list[Values]:
+    """The points of a grid without those that are an earlier one: adam takes no heed of sgd's schedule."""
+    found: dict[str, Values] = {}
+    for point in points:
+        heeded = [k for k in sorted(point) if not (k == "learning_rate" and point.get("solver") == "adam")]
+        found.setdefault(repr([(k, point[k]) for k in heeded]), point)
+    return list(found.values())
+
+
+def _scored(
+    name: str,
+    points: Sequence[Values],
+    x: np.ndarray,
+    y: np.ndarray,
+    fit: np.ndarray,
+    held: np.ndarray,
+    seed: int,
+) -> np.ndarray:
+    """AUROC of each point on the rows `held`, fitted to the rows `fit`; NaN where it cannot be fitted.
+
+    Of points that differ only in how many trees they have, the one with the most is fitted, and cut: its
+    first trees are the trees of the others.
+    """
+    found = np.full(len(points), np.nan)
+    groups: dict[str, list[int]] = {}
+    for i, point in enumerate(points):
+        rest = sorted((k, repr(v)) for k, v in point.items() if k != TREES)
+        groups.setdefault(repr(rest), []).append(i)
+    for group in groups.values():
+        most = max(group, key=lambda i: points[i].get(TREES, 0))
+        try:
+            model = _fitted(_model(name, points[most], seed), x[fit], y[fit])
+        except ValueError:
+            continue
+        for i in sorted(group, key=lambda i: -points[i].get(TREES, 0)):
+            shares = np.asarray(cut(model, points[i]).predict_proba(x[held]), np.float64)[:, 1]
+            score = auroc(y[held], shares)
+            found[i] = np.nan if score is None else score
+    return found
+
+
+def cut(model: Pipeline, values: Values) -> Pipeline:
+    """A fitted forest or boosted trees with the first of its trees alone: as if fitted to so many."""
+    if TREES in values:
+        trees = model[-1]
+        trees.estimators_ = trees.estimators_[: values[TREES]]
+        trees.set_params(**{TREES: values[TREES]})
+    return model
+
+
+def _fitted(model: Pipeline, x: np.ndarray, y: np.ndarray) -> Pipeline:
+    """The model fitted. Raises ValueError when it cannot be, whichever library says so."""
+    try:
+        return model.fit(x, y)
+    except Exception as e:  # catboost raises errors of its own
+        raise ValueError(str(e)) from e
 
 
 def _validated(
     name: str,
-    values: Mapping[str, Any],
+    values: Values,
     x: np.ndarray,
     y: np.ndarray,
     subset: np.ndarray,
@@ -122,7 +168,7 @@ def _validated(
     rest = ~subset
     if not y[rest].any() or y[rest].all():
         return otherwise
-    model = _model(name, values, seed).fit(x[subset], y[subset])
+    model = _fitted(_model(name, values, seed), x[subset], y[subset])
     found = auroc(y[rest], np.asarray(model.predict_proba(x[rest]), np.float64)[:, 1])
     return otherwise if found is None else found
 
@@ -137,7 +183,7 @@ def _fitting(name: str, grid: Grid, rows: int) -> Grid:
     return {**grid, "n_neighbors": counts}
 
 
-def _model(name: str, values: Mapping[str, Any], seed: int) -> Pipeline:
+def _model(name: str, values: Values, seed: int) -> Pipeline:
     """The named model behind a StandardScaler."""
     from sklearn.pipeline import Pipeline
     from sklearn.preprocessing import StandardScaler
@@ -147,7 +193,7 @@ def _model(name: str, values: Mapping[str, Any], seed: int) -> Pipeline:
     return Pipeline([("scale", StandardScaler()), ("model", model)])
 
 
-def _bare(name: str, values: Mapping[str, Any]) -> Any:
+def _bare(name: str, values: Values) -> Any:
     from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
     from sklearn.linear_model import LogisticRegression
     from sklearn.neighbors import KNeighborsClassifier

@@ -19,7 +19,7 @@ from pipelines.evaluation.uncertainty import SCHEMA
 from pipelines.step import Step
 from pipelines.training import self_knowledge as sk
 from pipelines.training.self_grids import FULL, GRIDS, THIN, size
-from pipelines.training.self_models import Vote, fit_vote
+from pipelines.training.self_models import Vote, _model, cut, distinct, fit_vote
 from pipelines.training.self_trials import Repeat, Trial, paired, repeats
 
 QUICK = {name: THIN[name] for name in ("logistic_regression", "k_nearest")}
@@ -97,11 +97,64 @@ def test_a_model_that_so_few_rows_cannot_fit_is_left_out_and_says_why() -> None:
         x, right, np.ones(5, bool), {n: THIN[n] for n in ("k_nearest", "mlp", "decision_tree")}, 1
     )
     assert [t.name for t in vote.chosen] == ["decision_tree"]
-    assert "neighbours" in vote.left_out["k_nearest"] and "too small" in vote.left_out["mlp"]
+    assert "neighbours" in vote.left_out["k_nearest"] and "too few" in vote.left_out["mlp"]
     with pytest.raises(StageError, match="2 right and 2 wrong"):
         fit_vote(x, np.array([True] + [False] * 4), np.ones(5, bool), THIN, 1)
     with pytest.raises(StageError, match="no model can be fitted"):
         fit_vote(x, right, np.ones(5, bool), {"k_nearest": THIN["k_nearest"]}, 1)
+
+
+def test_one_value_for_all_rows_leaves_out_what_cannot_be_fitted_to_it() -> None:
+    right = np.arange(60) % 3 == 0
+    vote = fit_vote(np.ones((60, 1)), right, np.arange(60) < 40, THIN, 1)
+    assert set(vote.left_out) == {"catboost"} and "constant" in vote.left_out["catboost"]
+    assert len(vote.chosen) == 2 and np.ptp(vote.predict(np.ones((5, 1)))) == 0
+
+
+@pytest.mark.parametrize("name", ["random_forest", "gradient_boosting"])
+def test_the_first_trees_of_many_are_those_of_a_fit_to_so_few(name: str) -> None:
+    """So a grid's points that differ in the count alone need one fit."""
+    right, doubt, p = drawn(60)
+    x = np.stack([doubt, p], axis=1)
+    own = {"max_depth": 5, "max_features": "sqrt"}
+    many = _model(name, {**own, "n_estimators": 50}, 7).fit(x, right)
+    for count in (35, 25):
+        few = _model(name, {**own, "n_estimators": count}, 7).fit(x, right)
+        assert (cut(many, {"n_estimators": count}).predict_proba(x) == few.predict_proba(x)).all()
+
+
+def test_a_point_that_is_an_earlier_one_is_not_tried_again() -> None:
+    """Adam takes no schedule; class weights of 1 draw a forest's rows otherwise than none, and stay."""
+    points = [
+        {"solver": "adam", "learning_rate": "constant"},
+        {"solver": "adam", "learning_rate": "adaptive"},
+        {"solver": "sgd", "learning_rate": "constant"},
+        {"solver": "sgd", "learning_rate": "adaptive"},
+        {"class_weight": {0: 1, 1: 1}},
+        {"class_weight": None},
+    ]
+    assert distinct(points) == [points[i] for i in (0, 2, 3, 4, 5)]
+
+
+def test_a_grid_is_searched_as_the_library_searches_it() -> None:
+    """The same best point as GridSearchCV over all points, each fitted anew."""
+    from sklearn.model_selection import GridSearchCV, StratifiedKFold
+
+    right, doubt, p = drawn(90)
+    x = np.stack([doubt, p], axis=1)
+    grid = {
+        "n_estimators": (5, 10), "max_depth": (2, 3), "class_weight": ("balanced", {0: 1, 1: 1}, None)
+    }  # fmt: skip
+    search = GridSearchCV(
+        _model("random_forest", {}, 3),
+        {f"model__{k}": list(v) for k, v in grid.items()},
+        scoring="roc_auc",
+        cv=StratifiedKFold(3, shuffle=True, random_state=3),
+    ).fit(x, right)
+    found = fit_vote(x, right, np.ones(90, bool), {"random_forest": grid}, 3).chosen[0]
+    assert found.validation == pytest.approx(search.best_score_, abs=1e-12)
+    at = search.cv_results_["params"].index({f"model__{k}": v for k, v in found.values.items()})
+    assert search.cv_results_["mean_test_score"][at] == pytest.approx(search.best_score_, abs=1e-12)
 
 
 def splits(
