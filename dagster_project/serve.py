@@ -1,7 +1,8 @@
 """Dagster and MLflow on loopback, over one workspace.
 
 Law: nothing listens beyond this machine, nothing is sent from it, and all that
-the servers keep lies in `.headrace`.
+the servers keep lies in `.headrace`. What a killed server left open or half made
+stops no later one.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from dagster_project.killed import end_killed
 from dagster_project.reload import LOCATION
 from pipelines.errors import EnvironmentFault
+from pipelines.tracking_store import prepared
 
 HOST = "127.0.0.1"
-WAIT_S = 120
+WAIT_S = 600  # for a port; a server that ended is told at once
 CONFIG = """# Written by `headrace ui`.
 telemetry:
   enabled: false
@@ -32,6 +35,11 @@ concurrency:
     default_limit: 1 # one writer to DVC
   runs:
     max_concurrent_runs: 1
+run_monitoring:
+  enabled: true
+  poll_interval_seconds: 30
+  start_timeout_seconds: 3600 # a busy machine is no failure
+  free_slots_after_run_end_seconds: 60 # a step that was killed gives up its place
 """
 WORKSPACE = f"""# Written by `headrace ui`.
 load_from:
@@ -101,7 +109,11 @@ def serve(root: Path, port: int, mlflow_port: int) -> int:
         signal.signal(sign, signal.default_int_handler)
     running: dict[str, subprocess.Popen[bytes]] = {}
     try:
-        running |= start(wanted, root, environment(root, port))
+        env = environment(root, port)
+        prepared(root)
+        if ended_runs := end_killed(_home(root)):
+            print(f"Dagster runs that were killed, now marked as failed: {len(ended_runs)}", flush=True)
+        running |= start(wanted, root, env)
         until_up(wanted, running)
         for one in wanted:
             print(f"{one.name}: {one.url}{one.start}", flush=True)

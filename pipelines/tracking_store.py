@@ -38,16 +38,27 @@ def uri(root: Path) -> str:
 
 def opened(root: Path) -> tuple[MlflowClient, str]:
     """A client, and the id of the experiment. Raises EnvironmentFault when MLflow cannot be reached."""
-    for name, value in QUIET.items():
-        os.environ.setdefault(name, value)
     try:
-        (root / ".headrace").mkdir(parents=True, exist_ok=True)
+        if not os.environ.get("MLFLOW_TRACKING_URI"):
+            prepared(root)
+        _quiet(root)
         with lock(root):
-            if not os.environ.get("MLFLOW_TRACKING_URI"):
-                _migrate(root)
             return _client(root)
     except OSError as e:
         raise EnvironmentFault(f"cannot write here: {e.strerror or e}", where=str(root / ".headrace")) from e
+
+
+def prepared(root: Path) -> None:
+    """Makes the workspace's database if there is none. MLflow's own server would make it in place."""
+    _quiet(root)
+    with lock(root):
+        _migrate(root)
+
+
+def _quiet(root: Path) -> None:
+    for name, value in QUIET.items():
+        os.environ.setdefault(name, value)
+    (root / ".headrace").mkdir(parents=True, exist_ok=True)
 
 
 def _client(root: Path) -> tuple[MlflowClient, str]:
