@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pipelines.graph import Stage, data_version, lock, stages, upstream, within
+from pipelines.graph import Stage, data_version, files, lock, stages, upstream, within
 
 Key = tuple[str, ...]
 
@@ -180,8 +180,7 @@ def fingerprint(path: Path) -> str:
     """MD5 of a file, or of a folder's listing as in dvc.lock ("….dir"); "" when it is not there."""
     if not path.is_dir():
         return file_md5(path)
-    files = sorted(p for p in path.rglob("*") if p.is_file())
-    listing = [{"md5": file_md5(p), "relpath": p.relative_to(path).as_posix()} for p in files]
+    listing = [{"md5": file_md5(p), "relpath": p.relative_to(path).as_posix()} for p in files(path)]
     listing.sort(key=lambda entry: entry["relpath"])
     told = json.dumps(listing, sort_keys=True).encode()
     return f"{hashlib.md5(told, usedforsecurity=False).hexdigest()}.dir"

@@ -4,6 +4,7 @@ Law: `dvc.yaml` is the only declaration, and one process at a time writes.
 """
 
 from pipelines.graph.children import end_children
+from pipelines.graph.ignoring import files
 from pipelines.graph.lockfile import data_version, lock
 from pipelines.graph.running import Ran, run
 from pipelines.graph.stages import (
@@ -23,6 +24,7 @@ __all__ = [
     "changed",
     "data_version",
     "end_children",
+    "files",
     "lock",
     "opened",
     "run",

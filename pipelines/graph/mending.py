@@ -39,8 +39,9 @@ def keep_lock(root: Path) -> None:
 def mend(root: Path, say: Callable[[str], None]) -> None:
     """Mends dvc.lock when it is torn, and says so. The caller holds the writer's lock and DVC's own."""
     path = root / "dvc.lock"
-    for left in root.glob(".dvc.lock.*.tmp"):
-        left.unlink(missing_ok=True)
+    for place in (path, _kept(root)):
+        for left in place.parent.glob(f".{place.name}.*.tmp"):
+            left.unlink(missing_ok=True)
     text = _read(path)
     if not path.exists() or _whole(text) or CONFLICT in text:
         return

@@ -46,8 +46,8 @@ def test_the_figures_of_the_model_calls_that_made_it_are_told_with_it(
     assert shown["loud"] == {
         "calls/rows per second": 10.0, "calls/answers": 100, "calls/answers asked": 60,
         "calls/answers stored before": 40, "calls/answers failed": 3, "calls/answers over budget": 7,
-        "calls/answers of unknown price": 2, "calls/stored share": 0.3636, "calls/spent in this run (USD)": 1.5,
-        "calls/seconds of model calls": 10.0,
+        "calls/answers of unknown price": 2, "calls/stored share": 0.3636,
+        "calls/spent in this run (USD)": 1.5, "calls/seconds of model calls": 10.0,
     }  # fmt: skip
 
 
@@ -99,6 +99,8 @@ def test_a_folder_is_hashed_as_dvc_hashes_it(brook: Brook) -> None:
     (folder / "more").mkdir()
     (folder / "more" / "ö.txt").write_text("élan\n")
     (folder / "Z.txt").write_text("")
+    (folder / ".words.txt.71.tmp").write_text("what a killed process left")
+    (brook.root / ".dvcignore").write_text(".*.tmp\n")
     brook.dvc("repro", "--single-item", "brook.ingest")
     deps = brook.lock()["brook.ingest"]["deps"]
     assert {"path": "data/raw/brook", "md5": fingerprint(folder)}.items() <= deps[0].items()
