@@ -4,9 +4,9 @@ Law: the engines are those of the graph; a new one needs no line here.
 """
 
 from collections.abc import Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 from pydantic import Field
@@ -14,6 +14,9 @@ from pydantic import Field
 from dagster_project.versions import Graph, Key
 from pipelines import graph as dvc
 from pipelines.errors import HeadraceError
+
+if TYPE_CHECKING:
+    from pipelines.evergreen.refreshing.report import Report
 
 JOBS_OF_MODELS = ("training", "evaluation")  # their stages belong to the engine that they name
 
@@ -55,7 +58,7 @@ def jobs(graph: Graph) -> list[Any]:
 class AsOf(dg.Config):
     """The day for which answers are asked."""
 
-    as_of: str = Field(default="", description="YYYY-MM-DD; today when empty")
+    as_of: str = Field(default="", description="YYYY-MM-DD; today (UTC) when empty")
 
 
 def refresh_job(root: Path) -> dg.JobDefinition:
@@ -63,31 +66,22 @@ def refresh_job(root: Path) -> dg.JobDefinition:
 
     @dg.op(name="ask_world", pool="dvc", out=dg.Out(dg.Nothing))
     def ask_world(context: dg.OpExecutionContext, config: AsOf) -> None:
-        from pipelines.evergreen.refreshing.ask import refresh
+        from pipelines.cli.params import check_params
+        from pipelines.evergreen.refreshing.ask import PartlyAsked, refresh
+        from pipelines.evergreen.refreshing.day import day_of
 
         try:
-            day = date.fromisoformat(config.as_of) if config.as_of else datetime.now(UTC).date()
-        except ValueError as e:
-            raise dg.Failure(f"as_of is {config.as_of!r}, expected YYYY-MM-DD") from e
-        try:
+            check_params(root)
+            day = day_of(config.as_of, datetime.now(UTC), "as_of")
             with dvc.writer(root, f"Dagster run {context.run_id[:8]}", context.log.info):
                 told = refresh(root, day)
+        except PartlyAsked as partly:
+            context.log.warning(str(partly.report))
+            raise dg.Failure(str(partly), metadata=figures(partly.report)) from partly
         except HeadraceError as e:
             raise dg.Failure(str(e)) from e
         context.log.info(str(told))
-        context.add_output_metadata(
-            {
-                "as of": str(day),
-                "due": told.due,
-                "audited": told.audited,
-                "answered": told.answered,
-                "unanswered": told.unanswered,
-                "changed": told.changed,
-                "to review": told.review,
-                "requests saved": told.saved,
-                "added": told.file or "nothing",
-            }
-        )
+        context.add_output_metadata(figures(told))
 
     @dg.job(
         name="refresh",
@@ -98,3 +92,19 @@ def refresh_job(root: Path) -> dg.JobDefinition:
         ask_world()
 
     return ask
+
+
+def figures(told: "Report") -> dict[str, Any]:
+    """What one refresh came to, as Dagster shows it."""
+    return {
+        "as of": str(told.as_of),
+        "due": told.due,
+        "audited": told.audited,
+        "answered": told.answered,
+        "unanswered": told.unanswered,
+        "failed": len(told.failed),
+        "changed": told.changed,
+        "to review": told.review,
+        "requests saved": told.saved,
+        "added": told.file or "nothing",
+    }

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from datetime import date
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipelines.cli.params import check_params
-from pipelines.errors import ConfigError
+from pipelines.evergreen.refreshing.day import day_of
 
 if TYPE_CHECKING:
     from pipelines.evergreen.refreshing.report import Report
@@ -28,7 +28,7 @@ WHO = (
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = WHO
-    parser.add_argument("--as-of", metavar="DATE", help="the day to act for, YYYY-MM-DD (today)")
+    parser.add_argument("--as-of", metavar="DATE", help="the day to act for, YYYY-MM-DD (today, UTC)")
     parser.add_argument("--dry-run", action="store_true", help="say what would be asked, and ask nothing")
     parser.add_argument("--json", action="store_true", help="one line of JSON")
 
@@ -36,13 +36,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace, root: Path) -> int:
     from pipelines import graph
     from pipelines.evergreen.refreshing.ask import PartlyAsked, foretell, refresh
+    from pipelines.graph.children import terminable
 
     check_params(root)
-    day = _day(args.as_of)
+    told = "" if args.as_of is None else args.as_of or "''"
+    day = day_of(told, datetime.now(UTC), "--as-of", ahead=args.dry_run)
     if args.dry_run:
         print(_foretold(*foretell(root, day), as_json=args.json))
         return 0
-    with graph.writer(root, "headrace refresh", lambda text: print(text, file=sys.stderr)):
+    with terminable(), graph.writer(root, "headrace refresh", lambda text: print(text, file=sys.stderr)):
         try:
             report = refresh(root, day)
         except PartlyAsked as partly:
@@ -64,10 +66,3 @@ def _foretold(report: Report, asked: list[Asked], *, as_json: bool) -> str:
     if len(asked) > SHOWN:
         lines.append(f"  and {len(asked) - SHOWN} more: --json lists all")
     return "\n".join([report.head(), *lines, "nothing was asked"])
-
-
-def _day(text: str | None) -> date:
-    try:
-        return date.today() if text is None else date.fromisoformat(text)
-    except ValueError as e:
-        raise ConfigError(f"{text!r} is not a date", where="--as-of", cure="write it as YYYY-MM-DD") from e

@@ -62,6 +62,7 @@ class Params:
     fast_days, slow_days: after how long an answer is due; an unknown rate counts as fast.
     audit_share: of the evergreen rows, asked each `fast_days`.
     retry_days: after how long a question without an answer is asked again.
+    limit_s: seconds that one call of a callable or of a search tool may take; 0 for any.
     allow_failed: share of the questions asked that may fail without the act being called a failure.
     """
 
@@ -73,7 +74,11 @@ class Params:
     slow_days: int = 365
     audit_share: Share = 0.01
     retry_days: int = 7
+    limit_s: float = 60.0
     allow_failed: Share = 0.0
+
+    def __post_init__(self) -> None:
+        _ = self.every  # refused before anything is asked
 
     @property
     def every(self) -> Intervals:

@@ -32,7 +32,7 @@ def root(tmp_path: Path) -> Path:
     (tmp_path / "params.yaml").write_text(
         "seed: 7\nevergreen: {refresh: {facts: facts.csv, audit_share: 0.0}}\n"
     )
-    (tmp_path / "dvc.yaml").write_text("stages: {}\n")
+    (tmp_path / "dvc.yaml").write_text("stages: {evergreen.refresh: {cmd: x}}\n")
     return tmp_path
 
 
@@ -42,6 +42,15 @@ def asked(root: Path, instance: dg.DagsterInstance, day: str) -> dg.ExecuteInPro
         raise_on_error=False,
         run_config={"ops": {"ask_world": {"config": {"as_of": day}}}},
     )
+
+
+def failure_of(result: dg.ExecuteInProcessResult) -> str:
+    """What a run that failed says of it."""
+    assert not result.success
+    [failure] = [e for e in result.all_events if e.is_step_failure]
+    told = failure.step_failure_data.user_failure_data
+    assert told is not None, "it ended in a traceback"
+    return str(told.description)
 
 
 def test_a_day_adds_one_file_and_tells_what_was_asked_and_saved(
@@ -66,8 +75,42 @@ def test_the_same_day_again_adds_nothing(root: Path, instance: dg.DagsterInstanc
 
 
 def test_a_day_that_is_none_ends_the_job_with_words(root: Path, instance: dg.DagsterInstance) -> None:
-    result = asked(root, instance, "5 March")
-    assert not result.success
+    assert failure_of(asked(root, instance, "5 March")) == (
+        "as_of: '5 March' is not a date (write it as YYYY-MM-DD)"
+    )
+    assert failure_of(asked(root, instance, "2999-03-05")).startswith("as_of: 2999-03-05 is still to come")
+
+
+@pytest.mark.parametrize(
+    ("params", "says"),
+    [
+        ("seed: seven\n", "params.yaml: seed: must be int, is 'seven'"),
+        ("evergreen: [1]\n", "params.yaml: evergreen: must be a mapping, is [1]"),
+        ("evergreen: {refresh: {fast_day: 3}}\n", "unknown key 'fast_day' (did you mean 'fast_days'?)"),
+        ("evergreen: {refresh: {fast_days: 0}}\n", "must be in [1, 36525]"),
+        ("evergreen: {refresh: {facts: gone.csv}}\n", "gone.csv: no facts here"),
+    ],
+)
+def test_bad_parameters_end_the_job_with_words(
+    root: Path, instance: dg.DagsterInstance, params: str, says: str
+) -> None:
+    (root / "params.yaml").write_text(params)
+    assert says in failure_of(asked(root, instance, "2026-03-05"))
+    assert list((root / "data/observations/evergreen").iterdir()) == []
+
+
+def test_a_day_of_which_a_part_failed_tells_what_the_others_came_to(
+    root: Path, instance: dg.DagsterInstance
+) -> None:
+    (root / "world.py").write_text("def world(*_):\n    raise OSError('no route')\n")
+    (root / "params.yaml").write_text(
+        "evergreen: {refresh: {source: callable, callable: 'world:world', audit_share: 0.0}}\n"
+    )
+    result = asked(root, instance, "2026-03-05")
+    assert "1 of 1 questions failed, first: source_failed OSError: no route" in failure_of(result)
     [failure] = [e for e in result.all_events if e.is_step_failure]
     told = failure.step_failure_data.user_failure_data
-    assert told is not None and told.description == "as_of is '5 March', expected YYYY-MM-DD"
+    assert told is not None
+    assert {k: told.metadata[k].value for k in ("due", "failed", "requests saved", "added")} == {
+        "due": 1, "failed": 1, "requests saved": 1, "added": "nothing",
+    }  # fmt: skip

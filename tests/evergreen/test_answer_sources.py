@@ -124,6 +124,15 @@ def test_an_answer_that_is_none_is_noted_with_its_kind_and_not_asked_again(
         assert len(server.requests()) == 1
 
 
+@pytest.mark.parametrize(("answer", "reason"), [("Ann\\u0000", "unreadable"), ("x" * 10_001, "too_long")])
+def test_an_answer_that_cannot_be_noted_is_noted_as_none(
+    tmp_path: Path, answers: Path, answer: str, reason: str
+) -> None:
+    with ScriptedServer({"faults": [{"text": f'{{"answer": "{answer}"}}'}]}, answers=answers) as server:
+        report = refresh(by_model(tmp_path, server, [filtered("Who leads?")]), DAY)
+        assert (report.unanswered, [line["why"] for line in noted(tmp_path)]) == (1, [reason])
+
+
 def test_a_passing_fault_is_a_failure_and_only_its_question_is_asked_again(
     tmp_path: Path, answers: Path
 ) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
@@ -18,7 +19,8 @@ from typing import Any
 
 from pipelines.data.config import load, read_params
 from pipelines.data.tables import read_parquet
-from pipelines.errors import ConfigError, StageError
+from pipelines.data.text_files import relative
+from pipelines.errors import ConfigError, InputError, StageError
 from pipelines.evergreen.refresh import Params, changes, decisions_on
 from pipelines.evergreen.refreshing.due import Due, State, due, waiting
 from pipelines.evergreen.refreshing.facts import read_facts
@@ -31,6 +33,7 @@ from pipelines.evergreen.refreshing.report import Report
 from pipelines.evergreen.refreshing.source import AnswerSource, Asked, FactsSource, Told
 from pipelines.evergreen.refreshing.source_function import Function, FunctionSource, load_function
 from pipelines.evergreen.reviewing import review
+from pipelines.evergreen.schema import FILTERED
 
 Named = tuple[str, Observation]  # with a key that names it
 Said = tuple[str, str, str | None]  # question_id, language, answer
@@ -58,6 +61,12 @@ class Plan:
     waiting: int
 
     @property
+    def ahead(self) -> int:
+        """Rows that were asked for after the day."""
+        last = ((_seen(h), self.no_answer.get(key)) for key, h in self.held.items())
+        return sum(any(day is not None and day > self.as_of for day in days) for days in last)
+
+    @property
     def asked(self) -> list[Asked]:
         """The questions, in the order of their rows' ids."""
         by_id = {r["row_id"]: r for r in self.rows.values()}
@@ -68,7 +77,7 @@ class Plan:
     def report(self) -> Report:
         """What is known before anything is asked."""
         audited = sum(d.audit for d in self.ask)
-        return Report(self.as_of, len(self.rows), len(self.ask), audited, self.waiting)
+        return Report(self.as_of, len(self.rows), len(self.ask), audited, self.waiting, ahead=self.ahead)
 
 
 def refresh(root: Path, as_of: date, source: AnswerSource | Function | None = None) -> Report:
@@ -86,7 +95,8 @@ def refresh(root: Path, as_of: date, source: AnswerSource | Function | None = No
     told = list(asking.ask(plan.asked))
     found, report = settle(plan, told, asking.origin, values)
     for torn in (root / FOLDER).glob(".*.tmp"):  # of a call that was killed
-        torn.unlink(missing_ok=True)
+        with suppress(OSError):  # what forbids this forbids the file that is to be written, too
+            torn.unlink()
     path = write(root, as_of, [o for o in found if _said(o) not in known])
     asking.noted()
     file = None if path is None else path.relative_to(root).as_posix()
@@ -113,16 +123,17 @@ def open_source(
         facts, bad = read_facts(root / values.facts, root)
         return FactsSource(facts, values.facts), bad
     if values.source == "callable":
-        function = load_function(values.callable, root, f"{section}.callable", 3)
-        return FunctionSource(function, values.callable, Journal(root / JOURNALS / "answers.jsonl")), ()
+        function = load_function(values.callable, root, f"{section}.callable", 3, values.limit_s)
+        journal = Journal(root / JOURNALS / "answers.jsonl")
+        return FunctionSource(function, values.callable, journal, values.limit_s), ()
     from pipelines.evergreen.refreshing.source_model import ModelSource
 
     llm = params.get("llm") or {}
     if not (values.model.model or llm.get("model") or os.environ.get("HEADRACE_LLM_MODEL")):
         raise ConfigError("no model is named", where=f"params.yaml: {section}.model.model")
     search = values.model.search
-    found = load_function(search, root, f"{section}.model.search", 2) if search else None
-    return ModelSource(root, values.model, llm, params.get("seed", 0), found), ()
+    found = load_function(search, root, f"{section}.model.search", 2, values.limit_s) if search else None
+    return ModelSource(root, values.model, llm, params.get("seed", 0), found, values.limit_s), ()
 
 
 def plan_of(
@@ -214,11 +225,22 @@ def look(
 
 def _planned(root: Path, as_of: date, values: Params, seed: int, *, free: bool) -> tuple[Plan, set[Said]]:
     """The plan of a workspace, and the observations of the day that are noted already."""
-    rows = read_parquet(root / "data/evergreen/filter/rows.parquet", "evergreen.filter").to_dicts()
+    rows = _filtered(root)
     known = [(record.key, o) for record, o in read(root) if isinstance(o, Observation)]
     decided = decisions_on(rows, review.decisions(root))
     plan = plan_of(rows, known, as_of, values, seed, free=free, decided=decided)
     return plan, {_said(o) for _, o in known if o.as_of == as_of}
+
+
+def _filtered(root: Path) -> list[dict[str, Any]]:
+    """The rows of the filter. Raises StageError, InputError; also where an older version made them."""
+    path = root / "data/evergreen/filter/rows.parquet"
+    rows = read_parquet(path, "evergreen.filter")
+    missing = [c for c in ("row_id", *FILTERED) if c not in rows.columns]
+    if missing:
+        what, where = f"has no column {missing[0]!r}: another version made it", relative(path, root)
+        raise InputError(what, where=where, cure="headrace run evergreen.filter")
+    return rows.to_dicts()
 
 
 def _said(o: Observation) -> Said:
@@ -227,8 +249,10 @@ def _said(o: Observation) -> Said:
 
 
 def _values(root: Path) -> Params:
-    section = (read_params(root / "params.yaml").get("evergreen") or {}).get("refresh")
-    return load(Params, section, "evergreen.refresh")
+    engine = read_params(root / "params.yaml").get("evergreen") or {}
+    if not isinstance(engine, Mapping):
+        raise ConfigError(f"must be a mapping, is {engine!r}", where="params.yaml: evergreen")
+    return load(Params, engine.get("refresh"), "evergreen.refresh")
 
 
 def _compared(row: Mapping[str, Any], held: Held | None, answer: str) -> str:

@@ -55,10 +55,11 @@ class Journal:
             self._file = None
 
     def forget(self) -> None:
-        """Takes the file away."""
+        """Takes the file away. One that cannot be taken away (a read-only folder) does no harm: its answers
+        are to be had under the same question and day alone."""
         self.close()
         self._kept = {}
-        with suppress(FileNotFoundError):
+        with suppress(OSError):
             self._path.unlink()
 
     def _read(self) -> dict[str, str]:

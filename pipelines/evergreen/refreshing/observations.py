@@ -7,11 +7,15 @@ A line: {"question_id", "language", "question", "answer", "as_of": "YYYY-MM-DD",
 says who answered, `question` is there for people who read the file. `response` may stand beside it: the
 id of the model answer that it was read from. A line whose answer is null and that has a `why` says that the
 question was asked on that day and nothing was told.
+
+People may add files and edit them: a line that is none costs itself alone, and a file that lies here and
+is not read is refused, not passed over.
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -19,11 +23,23 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from pipelines.data.readers import Record, records
+from pipelines.data.readers import SUFFIXES, Record, fault_of, json_lines, relative
 from pipelines.data.tables import replace
-from pipelines.errors import StageError
+from pipelines.data.text_files import lines_of
+from pipelines.errors import InputError, StageError
+from pipelines.evergreen.readers.values import language as language_of
 
 FOLDER = "data/observations/evergreen"
+LONGEST = 10_000  # characters of an answer: what is longer is a document, and would be kept for ever
+LOOKS_READ = (
+    *SUFFIXES,
+    ".ndjson",
+    ".gz",
+    ".bz2",
+    ".xz",
+    ".zst",
+    ".zip",
+)  # so that a person takes it for read
 
 
 @dataclass(frozen=True)
@@ -57,7 +73,31 @@ def read(root: Path) -> list[Noted]:
     folder = root / FOLDER
     if not folder.is_dir():
         raise StageError("the folder of observations is not there", where=FOLDER, cure="headrace init DIR")
-    return [(r, parse(r)) for path in sorted(folder.glob("[!.]*.jsonl")) for r in records(path, folder)]
+    return [
+        (r, parse(r)) for path in sorted(folder.iterdir()) if _is_read(path) for r in _lines(path, folder)
+    ]
+
+
+def _is_read(path: Path) -> bool:
+    """Whether a file of the folder holds observations. Raises InputError for one that only looks so."""
+    if path.name.startswith("."):
+        return False
+    if path.suffix == ".jsonl" and path.is_file():
+        return True
+    if path.suffix.lower() in LOOKS_READ or path.is_dir():
+        what, cure = (
+            "is not read: observations lie in files *.jsonl of this folder",
+            "rename it or take it away",
+        )
+        raise InputError(what, where=f"{FOLDER}/{path.name}", cure=cure)
+    return False
+
+
+def _lines(path: Path, folder: Path) -> list[Record]:
+    try:
+        return list(json_lines(lines_of(path, folder), relative(path, folder)))
+    except InputError as e:
+        raise InputError(e.what, where=f"{FOLDER}/{e.where}", cure=e.cure) from e
 
 
 def parse(record: Record) -> Observation | Unusable:
@@ -74,19 +114,31 @@ def parse(record: Record) -> Observation | Unusable:
         words[column] = (value or "").strip()
         if not words[column]:
             return Unusable("missing_value", column)
+    reason, detail = ("", "") if nothing else cannot_be_noted(words["answer"])
+    if reason:
+        return Unusable(reason, "answer", detail)
     try:
         day = date.fromisoformat(words["as_of"])
     except ValueError:
         return Unusable("bad_date", "as_of", f"{words['as_of']!r}, expected YYYY-MM-DD")
     return Observation(
         words["question_id"],
-        words["language"],
+        language_of(words["language"]) or words["language"],
         None if nothing else words["answer"],
         day,
         origin,
         response=response,
         why=why if nothing else "",
     )
+
+
+def cannot_be_noted(answer: str) -> tuple[str, str]:
+    """Why a line with this answer would not be read again: reason and detail, empty when it would."""
+    if fault := fault_of(answer):
+        return "unreadable", fault
+    if len(answer) > LONGEST:
+        return "too_long", f"{len(answer)} characters, at most {LONGEST}"
+    return "", ""
 
 
 def _text(record: Record, column: str) -> str:
@@ -100,11 +152,20 @@ def write(root: Path, day: date, found: Sequence[Observation]) -> Path | None:
         return None
     ordered = sorted(found, key=lambda o: (o.question_id, o.language, o.answer or ""))
     text = "".join(json.dumps(_plain(o), ensure_ascii=False) + "\n" for o in ordered)
-    name = f"{day.isoformat()}-{hashlib.sha256(text.encode()).hexdigest()[:12]}.jsonl"
-    path = root / FOLDER / name
+    path = _free(root / FOLDER, day, text.encode())
     if not path.exists():
         replace(path, lambda beside: beside.write_text(text, encoding="utf-8"))
     return path
+
+
+def _free(folder: Path, day: date, content: bytes) -> Path:
+    """The first name of the content that is free or holds it: a person may have edited the file since."""
+    for n in itertools.count():
+        digest = hashlib.sha256(content + b"\n" * n).hexdigest()[:12]
+        path = folder / f"{day.isoformat()}-{digest}.jsonl"
+        if not path.exists() or (path.is_file() and path.read_bytes() == content):
+            return path
+    raise AssertionError
 
 
 def _plain(o: Observation) -> dict[str, Any]:

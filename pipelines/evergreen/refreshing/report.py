@@ -32,6 +32,7 @@ class Report:
     origin: str = ""  # who was asked
     bad_facts: tuple[str, ...] = ()  # place and reason of each line of the facts that was passed over
     requests: Requests = field(default_factory=Requests)
+    ahead: int = 0  # rows with an answer, or none, from after `as_of`: they are not due before that day
 
     @property
     def answered(self) -> int:
@@ -56,9 +57,14 @@ class Report:
         """How many rows are due, before any is asked."""
         waiting = f", {self.waiting} wait since they had no answer" if self.waiting else ""
         share = f" ({self.saved / self.rows:.1%})" if self.rows else ""
+        ahead = (
+            f"\n  {self.ahead} rows were last looked at after this day: a date may be wrong"
+            if self.ahead
+            else ""
+        )
         return (
             f"as of {self.as_of}: {self.due} of {self.rows} rows are due ({self.audited} in the audit of"
-            f" evergreen ones){waiting}, {self.saved} requests saved{share}"
+            f" evergreen ones){waiting}, {self.saved} requests saved{share}{ahead}"
         )
 
     def __str__(self) -> str:

@@ -1,8 +1,8 @@
 """A Python callable as a source of answers: called question by question, its faults typed.
 
-Law: whatever the callable raises or returns is the end of one question, never a traceback; what it
-answered is durable before the next call, so that a killed act calls it for the rest alone. When it
-fails many times in a row the rest is not asked.
+Law: whatever the callable raises or returns, and however long it takes, is the end of one question, never
+a traceback; what it answered is durable before the next call, so that a killed act calls it for the rest
+alone. When it fails many times in a row the rest is not asked.
 """
 
 from __future__ import annotations
@@ -16,26 +16,31 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from pipelines.data.readers import unwritable
 from pipelines.data.rows import digest
 from pipelines.errors import ConfigError
+from pipelines.evergreen.refreshing.foreign import Fault, called
 from pipelines.evergreen.refreshing.journal import Journal
+from pipelines.evergreen.refreshing.observations import cannot_be_noted
 from pipelines.evergreen.refreshing.source import NO_ANSWER, Asked, Requests, Told
 from pipelines.pace import Sight
 from pipelines.progress import Progress
 
 Function = Callable[[str, str, date], Any]  # question, language, day -> answer, None if it knows none
 MOST_FAILURES = 20  # in a row: the source is out, not the question
-DETAIL_CHARS = 300
 
 
 class FunctionSource:
-    """Calls `function(question, language, day)`; `origin` names it. `journal` keeps its answers."""
+    """Calls `function(question, language, day)`; `origin` names it. `journal` keeps its answers.
+
+    limit_s: seconds that a call may take; 0 for any.
+    """
 
     free = False
 
-    def __init__(self, function: Function, origin: str, journal: Journal | None = None) -> None:
-        self._call, self.origin, self._journal = function, origin, journal
+    def __init__(
+        self, function: Function, origin: str, journal: Journal | None = None, limit_s: float = 0.0
+    ) -> None:
+        self._call, self.origin, self._journal, self._limit_s = function, origin, journal, limit_s
         self.requests = Requests()
         self._failed = 0
 
@@ -70,31 +75,32 @@ class FunctionSource:
             return Told(a, kept)
         self.requests.sent += 1
         try:
-            said = self._call(a.question, a.language, a.day)
-        except (Exception, SystemExit) as e:
-            return Told(a, reason="source_failed", detail=told_of(e), failed=True)
+            said = called(self._call, a.question, a.language, a.day, limit_s=self._limit_s)
+        except Fault as e:
+            return Told(a, reason="source_failed", detail=str(e), failed=True)
         told = _read(a, said)
         if told.answer is not None and self._journal is not None:
             self._journal.put(key, told.answer)
         return told
 
 
-def load_function(name: str, root: Path, setting: str, arguments: int) -> Callable[..., Any]:
+def load_function(
+    name: str, root: Path, setting: str, arguments: int, limit_s: float = 0.0
+) -> Callable[..., Any]:
     """The function "module:function", looked for in the workspace first. Raises ConfigError.
 
-    `setting` is the parameter that names it; `arguments`, how many it takes.
+    `setting` is the parameter that names it; `arguments`, how many it takes; `limit_s`, how long its
+    module may take to load.
     """
     where = f"params.yaml: {setting}"
     module_name, colon, attribute = name.partition(":")
     if not (colon and module_name and attribute):
         raise ConfigError(f"{name!r} names no function", where=where, cure='write it as "module:function"')
     try:
-        found: Any = _module(module_name, root)
-        for part in attribute.split("."):
-            found = getattr(found, part)
-    except (Exception, SystemExit) as e:  # the module is somebody's own: it may raise anything
+        found: Any = called(_attribute, module_name, attribute, root, limit_s=limit_s)
+    except Fault as e:
         cure = "it is looked for in the workspace, then among the installed packages"
-        raise ConfigError(f"{name!r} cannot be loaded: {told_of(e)}", where=where, cure=cure) from e
+        raise ConfigError(f"{name!r} cannot be loaded: {e}", where=where, cure=cure) from e
     if not callable(found):
         raise ConfigError(f"{name!r} is not callable but {type(found).__name__}", where=where)
     fits = True
@@ -109,10 +115,11 @@ def load_function(name: str, root: Path, setting: str, arguments: int) -> Callab
     return found  # type: ignore[no-any-return]
 
 
-def told_of(error: BaseException) -> str:
-    """An exception as one line."""
-    text = f"{type(error).__name__}: {error}".encode("utf-8", "backslashreplace").decode()
-    return " ".join(text.split())[:DETAIL_CHARS]
+def _attribute(module: str, path: str, root: Path) -> Any:
+    found = _module(module, root)
+    for part in path.split("."):
+        found = getattr(found, part)
+    return found
 
 
 def _module(name: str, root: Path) -> Any:
@@ -148,8 +155,9 @@ def _read(a: Asked, said: object) -> Told:
     if not isinstance(said, str):
         what = f"{type(said).__name__}, expected str or None"
         return Told(a, reason="wrong_type", detail=what, failed=True)
-    if unwritable(said):
-        return Told(a, reason="unreadable", detail="half of a surrogate pair stands alone", failed=True)
+    reason, detail = cannot_be_noted(said)
+    if reason:
+        return Told(a, reason=reason, detail=detail, failed=True)
     return Told(a, " ".join(said.split()))
 
 

@@ -20,9 +20,10 @@ from pipelines.asking import AskingStep
 from pipelines.data.prompts import Prompt, load_prompt
 from pipelines.data.rows import digest
 from pipelines.evergreen.refresh import AskedModel
+from pipelines.evergreen.refreshing.foreign import Fault, called
 from pipelines.evergreen.refreshing.journal import Journal
+from pipelines.evergreen.refreshing.observations import cannot_be_noted
 from pipelines.evergreen.refreshing.source import NO_ANSWER, Asked, Requests, Told
-from pipelines.evergreen.refreshing.source_function import told_of
 from pipelines.llm.answer import TRANSIENT, Answer, Failure
 from pipelines.llm.client import Client
 from pipelines.llm.coercion import Form
@@ -64,14 +65,23 @@ class SearchFault(Exception):
 
 
 class ModelSource:
-    """Asks by a client over the workspace's response store. `search` is the tool that runs here, if any."""
+    """Asks by a client over the workspace's response store. `search` is the tool that runs here, if any.
+
+    limit_s: seconds that a search may take; 0 for any.
+    """
 
     free = False
 
     def __init__(
-        self, root: Path, params: AskedModel, llm: Mapping[str, Any], seed: int, search: Search | None = None
+        self,
+        root: Path,
+        params: AskedModel,
+        llm: Mapping[str, Any],
+        seed: int,
+        search: Search | None = None,
+        limit_s: float = 0.0,
     ) -> None:
-        self._params, self._search, self._seed = params, search, seed
+        self._params, self._search, self._seed, self._limit_s = params, search, seed, limit_s
         self._step = AskingStep("evergreen.refresh", None, root, seed, llm)
         self._journal = Journal(root / ".headrace" / "refresh" / "searches.jsonl")
         self._sheet = load_prompt(__file__, "prompts/refresh.yaml")
@@ -152,9 +162,11 @@ class ModelSource:
         if not isinstance(end.value, Calls):
             said = end.value["answer"]
             answer = " ".join(said.split()) if isinstance(said, str) else ""
-            none = answer.casefold().rstrip(".") in UNKNOWN
             response = talk.responses[-1]
-            return Told(talk.asked, None if none else answer, NO_ANSWER if none else "", response=response)
+            if answer.casefold().rstrip(".") in UNKNOWN:
+                return Told(talk.asked, None, NO_ANSWER, response=response)
+            reason, detail = cannot_be_noted(answer)
+            return Told(talk.asked, None if reason else answer, reason, detail, response=response)
         if left == 0:
             detail = f"called {end.value.calls[0][0]!r} in place of an answer"
             return Told(talk.asked, reason="called_a_tool", detail=detail, response=talk.responses[-1])
@@ -184,13 +196,16 @@ class ModelSource:
         key = digest("search", self._params.search, query, day.isoformat())
         kept = self._journal.get(key)
         if kept is None:
-            assert self._search is not None
             try:
-                kept = str(self._search(query, day))[:MOST_FOUND].encode("utf-8", "replace").decode()
-            except (Exception, SystemExit) as e:
-                raise SearchFault(told_of(e)) from e
+                kept = called(self._searched, query, day, limit_s=self._limit_s)
+            except Fault as e:
+                raise SearchFault(str(e)) from e
             self._journal.put(key, kept)
         return kept
+
+    def _searched(self, query: str, day: date) -> str:
+        assert self._search is not None
+        return str(self._search(query, day))[:MOST_FOUND].encode("utf-8", "replace").decode()
 
     def _count(self, answer: Answer) -> None:
         spent = self.requests
