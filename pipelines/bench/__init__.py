@@ -18,6 +18,6 @@ BENCHES = {
     "resume": "SIGKILL at half, one row added, the parser changed, 100,000 rows from the store",
     "storm": "10,000 rows while 30 % of answers are a 429, 10 % a 500 and 5 % none, against calm",
     "duplicates": "near duplicates among 100,000 short texts, and of 20,000 against comparing all pairs",
-    "shares": "how many questions of NQ-open, SQuAD, HotpotQA and AdaRAGUE can change, by the filter",
+    "shares": "how many questions of NQ-open, SQuAD, HotpotQA and AdaRAGUE are expected to change",
     "evergreen": "the evergreen classifier, trained without leaks, on all test rows of EverGreenQA",
 }

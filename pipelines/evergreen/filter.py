@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from pipelines.data.config import Share
 from pipelines.data.tables import read_parquet
-from pipelines.errors import ConfigError, InputError, nearest
+from pipelines.errors import ConfigError, InputError, StageError, nearest
 from pipelines.evergreen import shares
 from pipelines.evergreen.schema import (
     CLASSIFIED,
@@ -67,8 +67,13 @@ def part_of(p: float, threshold: float, undecided: float) -> str | None:
 def run(step: Step, params: Params) -> None:
     """Reads evergreen/classify and the out-of-fold scores; reports the parts by set and by split."""
     rows = step.read("evergreen/classify").to_dicts()
+    odd = next((r for r in rows if not is_probability(r["p_evergreen"])), None)
+    if odd is not None:
+        what = f"P(evergreen) of row {odd['row_id']} is {odd['p_evergreen']}, not in [0, 1]"
+        raise StageError(what, where=step.name, cure="headrace run --force evergreen.classify")
     step.plan(r["row_id"] for r in rows)
-    threshold, chosen = find_threshold(step, params)
+    point = chosen_point(step, params)
+    threshold = float(params.threshold) if point is None else point.threshold
     parts = [part_of(r["p_evergreen"], threshold, params.undecided) for r in rows]
     for row, part in zip(rows, parts, strict=True):
         parents = [row["row_id"]]
@@ -80,26 +85,34 @@ def run(step: Step, params: Params) -> None:
         made = SCHEMA.row(**values, part=part, parents=parents)
         step.accept(row["row_id"], made, note=MUTABLE if part == MUTABLE else "")
     step.metrics = {
-        "threshold": {"value": threshold, **chosen},
+        "threshold": {"value": threshold, **_how(point, params)},
         "held_out": held_out(rows, threshold, params),
-        **{f"by_{column}": told(rows, parts, column, params.confidence) for column in ("source", "split")},
+        **{f"by_{column}": told(rows, parts, column, params, point) for column in ("source", "split")},
     }
 
 
-def find_threshold(step: Step, params: Params) -> tuple[float, dict[str, Any]]:
-    """The threshold, and how it was found. Raises StageError, InputError, ConfigError."""
+def chosen_point(step: Step, params: Params) -> Point | None:
+    """The threshold chosen and what holds at it; None for a stated one. Raises HeadraceError."""
     if params.threshold != "auto":
-        return params.threshold, {"chosen": False}
-    scored = out_of_fold(step, params)
-    point = choose(scored, params.precision, params.prior, params.confidence)
-    label = {s.question_id: s.evergreen for s in scored}
-    return point.threshold, {
+        return None
+    try:
+        return choose(out_of_fold(step, params), params.precision, params.prior, params.confidence)
+    except StageError as e:
+        cure = e.cure or "give more labelled questions, or state evergreen.filter.threshold"
+        raise StageError(e.what, where=e.where or f"{step.name}, threshold: auto", cure=cure) from e
+
+
+def _how(point: Point | None, params: Params) -> dict[str, Any]:
+    """How the threshold was found."""
+    if point is None:
+        return {"chosen": False}
+    return {
         "chosen": True,
         "wanted": params.precision,
         "confidence": params.confidence,
         "prior": params.prior,
         **_plain(point),
-        "questions": {EVERGREEN: sum(label.values()), MUTABLE: len(label) - sum(label.values())},
+        "questions": {EVERGREEN: point.evergreen, MUTABLE: point.mutable},
     }
 
 
@@ -109,16 +122,26 @@ def out_of_fold(step: Step, params: Params) -> list[Scored]:
     missing = [c for c in COLUMNS if c not in frame.columns]
     if missing:
         raise InputError(f"has no column {missing[0]!r}", where=OUT_OF_FOLD, cure="headrace run")
-    known = frame["source"].unique().to_list()
+    known = frame["source"].drop_nulls().unique().to_list()
     for source in params.sources:
         if source not in known:
             where = "params.yaml: evergreen.filter.sources"
             raise ConfigError(f"no train question is of {source!r}", where=where, cure=nearest(source, known))
+    rows = frame.select(COLUMNS).rows(named=True)
+    for n, r in enumerate(rows, 1):
+        if not is_probability(r["p"]) or r["label"] not in (EVERGREEN, MUTABLE) or r["question_id"] is None:
+            what = f"row {n}: label {r['label']!r}, p {r['p']!r}"
+            raise InputError(what, where=OUT_OF_FOLD, cure="headrace run --force training.evergreen")
     return [
         Scored(r["question_id"], r["p"], r["label"] == EVERGREEN)
-        for r in frame.select(COLUMNS).iter_rows(named=True)
+        for r in rows
         if not params.sources or r["source"] in params.sources
     ]
+
+
+def is_probability(p: object) -> bool:
+    """Whether it is a number in [0, 1]: NaN would be below each threshold, and so mutable."""
+    return isinstance(p, float) and 0.0 <= p <= 1.0
 
 
 def held_out(rows: Sequence[Mapping[str, Any]], threshold: float, params: Params) -> dict[str, Any]:
@@ -140,12 +163,23 @@ def held_out(rows: Sequence[Mapping[str, Any]], threshold: float, params: Params
 
 
 def told(
-    rows: Sequence[Mapping[str, Any]], parts: Sequence[str | None], column: str, confidence: float
+    rows: Sequence[Mapping[str, Any]],
+    parts: Sequence[str | None],
+    column: str,
+    params: Params,
+    point: Point | None,
 ) -> dict[str, Any]:
-    """The shares of the parts in each set that a column names."""
+    """The shares in each set that a column names; see `Counted`."""
     pairs = ((r[column], r["question_id"], r["p_evergreen"], p) for r, p in zip(rows, parts, strict=True))
-    return {name: counted.plain(confidence) for name, counted in shares.by(pairs).items()}
+    return {
+        name: {
+            **counted.plain(params.confidence),
+            **({} if point is None or params.undecided else counted.at_labelled(point, params.confidence)),
+        }
+        for name, counted in shares.by(pairs).items()
+    }
 
 
 def _plain(point: Point) -> dict[str, float]:
-    return {name: round(value, 4) for name, value in asdict(point).items() if name != "threshold"}
+    told = asdict(point)
+    return {name: round(told[name], 4) for name in ("precision", "low", "kept", "passed")}

@@ -1,17 +1,19 @@
-"""How large the parts of a set of questions are, with intervals.
+"""How large the parts of a set of questions are, and how many of its questions can change, with intervals.
 
 Law: a question counts once, whatever the number of its wordings: what is counted of it is the share of
-its wordings in a part. The order of the rows changes nothing.
+its wordings in a part. The order of the rows changes nothing. How large a part is and how many questions
+are expected to be of its kind have names of their own, since they are not the same.
 """
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from pipelines.evergreen.schema import MUTABLE
-from pipelines.evergreen.threshold import wilson
+from pipelines.evergreen.threshold import Point, prevalence, wilson
 
 
 @dataclass
@@ -37,28 +39,44 @@ class Counted:
         q.mutable += part == MUTABLE
 
     def plain(self, confidence: float) -> dict[str, float | int | None]:
-        """The share of mutable among the decided with its Wilson interval, and of the undecided among all.
+        """The share of the mutable part, and how many questions are expected to be mutable.
 
-        `expected_mutable` is the mean of 1 - P(evergreen): what the share is where P is calibrated,
-        wherever the threshold lies.
+        `mutable_part` is the share of the part below the threshold among the decided questions, with its
+        Wilson interval. It is no estimate of how many can change: where the threshold is high, so that the
+        other part is surely evergreen, most of what is below it may be evergreen too. `expected_mutable` is
+        that estimate, wherever the threshold lies: the mean of 1 - P(evergreen), right where P is
+        calibrated. Its interval is that of drawing questions; how wrong P may be elsewhere it cannot tell.
+        `undecided_rows` is a share of the rows.
         """
         by_id = [self.questions[q] for q in sorted(self.questions)]
         decided = [q.mutable / q.decided for q in by_id if q.decided]
         rows = sum(q.rows for q in by_id)
-        share = sum(decided) / len(decided) if decided else None
-        low, high = wilson(share or 0.0, len(decided), (1.0 - confidence) / 2)
         return {
             "rows": rows,
             "questions": len(by_id),
             "decided_questions": len(decided),
-            "mutable": None if share is None else round(share, 4),
-            "low": round(low, 4),
-            "high": round(high, 4),
+            **_with_interval("mutable_part", decided, confidence),
             "undecided_rows": round(1 - sum(q.decided for q in by_id) / rows, 4) if rows else 0.0,
-            "expected_mutable": round(1 - sum(q.p / q.rows for q in by_id) / len(by_id), 4)
-            if by_id
-            else None,
+            **_with_interval("expected_mutable", [1 - q.p / q.rows for q in by_id], confidence),
         }
+
+    def at_labelled(self, point: Point, confidence: float) -> dict[str, float | None]:
+        """The share of mutable questions as `prevalence` has it, by what the threshold does to labelled ones.
+
+        Only where no question is undecided.
+        """
+        parts = [q.mutable / q.rows for q in self.questions.values()]
+        found = prevalence(math.fsum(parts) / len(parts), len(parts), point, confidence) if parts else None
+        names = ("corrected_mutable", "corrected_mutable_low", "corrected_mutable_high")
+        return dict(zip(names, [None] * 3 if found is None else [round(v, 4) for v in found], strict=True))
+
+
+def _with_interval(name: str, each: Sequence[float], confidence: float) -> dict[str, float | None]:
+    """The mean of values in [0, 1], one a question, and its Wilson interval."""
+    mean = math.fsum(each) / len(each) if each else None
+    low, high = wilson(mean or 0.0, len(each), (1.0 - confidence) / 2)
+    told = None if mean is None else round(mean, 4)
+    return {name: told, f"{name}_low": round(low, 4), f"{name}_high": round(high, 4)}
 
 
 def by(pairs: Iterable[tuple[str, str, float, str | None]]) -> dict[str, Counted]:

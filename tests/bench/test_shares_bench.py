@@ -70,6 +70,7 @@ def test_each_set_is_split_at_a_threshold_chosen_on_train_and_every_row_is_accou
     assert told["unaccounted"] == 0
     assert told["rows_split"] == sum(s["questions"] for s in told["shares"].values()) == 8
     for share in told["shares"].values():
-        assert 0 <= share["low"] <= share["mutable"] <= share["high"] <= 1
+        for name in ("mutable_part", "expected_mutable", "corrected_mutable"):
+            assert 0 <= share[f"{name}_low"] <= share[name] <= share[f"{name}_high"] <= 1
     assert main(["bench", "shares", "--json"]) == 1
     assert "bench shares reads public files (add --data DIR)" in capsys.readouterr().err

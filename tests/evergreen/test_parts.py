@@ -84,13 +84,10 @@ def test_the_filter_keeps_both_parts_and_rejects_the_undecided(tmp_path: Path) -
     assert step.ledger.summary()["reasons"] == {"rejected(undecided)": 1}
     assert step.ledger.notes == {"mutable": 2}
     told = step.metrics["by_split"]
-    assert (told["train"]["mutable"], told["train"]["undecided_rows"]) == (0.5, 0.3333)
-    assert (told["test"]["mutable"], told["test"]["questions"], told["test"]["expected_mutable"]) == (
-        1.0,
-        1,
-        0.9,
-    )
-    assert step.metrics["by_source"]["real"]["mutable"] == 0.6667
+    assert (told["train"]["mutable_part"], told["train"]["undecided_rows"]) == (0.5, 0.3333)
+    names = ("mutable_part", "questions", "expected_mutable")
+    assert [told["test"][n] for n in names] == [1.0, 1, 0.9]
+    assert step.metrics["by_source"]["real"]["mutable_part"] == 0.6667
     assert step.metrics["threshold"] == {"value": 0.5, "chosen": False}
     assert step.metrics["held_out"] == {}, "the one test question has one label"
 
@@ -161,7 +158,20 @@ def test_an_automatic_threshold_comes_from_the_out_of_fold_scores_and_is_told(tm
     [
         (None, {}, r"out_of_fold.parquet: the artifact is not there \(headrace run training.evergreen\)"),
         ([("a", "evergreen", 0.9, "real")], {"sources": ["reel"]}, "no train question is of 'reel'"),
-        ([("a", "evergreen", 0.9, "real")], {}, "1 evergreen and 0 mutable questions"),
+        (
+            [("a", "evergreen", 0.9, "real")],
+            {},
+            r"^evergreen.filter, threshold: auto: .* 1 evergreen and 0 mutable questions \(give more",
+        ),
+        ([("a", "evergreen", None, "real")], {}, "out_of_fold.parquet: row 1: label 'evergreen', p None"),
+        ([("a", "evergreen", float("nan"), "real")], {}, "row 1: label 'evergreen', p nan"),
+        ([("a", "unknown", 0.5, "real")], {}, "row 1: label 'unknown', p 0.5"),
+        ([("a", "evergreen", 0.9, None)], {"sources": ["reel"]}, "no train question is of 'reel'"),
+        (
+            [("a", "evergreen", 0.9, "real"), ("b", "mutable", 0.1, "real")],
+            {"precision": 1.0},
+            r"^evergreen.filter, threshold: auto: no threshold has a precision of 1: the highest lower bound",
+        ),
     ],
 )
 def test_a_threshold_that_cannot_be_chosen_says_why(
@@ -181,9 +191,47 @@ def test_a_question_counts_once_in_the_shares_however_many_wordings_it_has(tmp_p
     others = [filtered(q, p_evergreen=0.9, source="nq_open", split="pool") for q in ("b", "c", "d")]
     lay(tmp_path, CLASSIFY, "classify", [*wordings, filtered("e", p_evergreen=0.1), *others])
     told = split_by(tmp_path).metrics["by_source"]
-    assert (told["real"]["questions"], told["real"]["rows"], told["real"]["mutable"]) == (2, 3, 0.75)
-    assert (told["nq_open"]["mutable"], told["nq_open"]["low"]) == (0.0, 0.0)
-    assert told["nq_open"]["high"] == pytest.approx(0.5615, abs=1e-4)  # Wilson, 0 of 3
+    assert (told["real"]["questions"], told["real"]["rows"], told["real"]["mutable_part"]) == (2, 3, 0.75)
+    assert told["real"]["expected_mutable"] == pytest.approx((0.45 + 0.9) / 2)
+    assert (told["nq_open"]["mutable_part"], told["nq_open"]["mutable_part_low"]) == (0.0, 0.0)
+    assert told["nq_open"]["mutable_part_high"] == pytest.approx(0.5615, abs=1e-4)  # Wilson, 0 of 3
+    assert "corrected_mutable" not in told["real"], "how often a stated threshold errs is not known"
+
+
+def test_what_is_not_surely_evergreen_is_not_told_as_mutable(tmp_path: Path) -> None:
+    """A tenth can change; the threshold keeps but a third of the evergreen questions: 70 % lie below it."""
+    real = [(f"e{n}", "evergreen", 0.7 if n % 3 else 0.95, "real") for n in range(600)]
+    out_of_fold(
+        tmp_path, [*real, *((f"m{n}", "mutable", 0.7 if n < 40 else 0.2, "real") for n in range(200))]
+    )
+    asked = [
+        *(filtered(f"e{n}", p_evergreen=0.95 if n % 3 == 0 else 0.92) for n in range(270)),
+        *(filtered(f"m{n}", p_evergreen=0.4) for n in range(30)),
+    ]
+    lay(tmp_path, CLASSIFY, "classify", asked)
+    told = split_by(tmp_path, threshold="auto", precision=0.98, prior=0.9, undecided=0.0)
+    shares = told.metrics["by_source"]["real"]
+    assert told.metrics["threshold"]["value"] == 0.95
+    assert shares["mutable_part"] == 0.7
+    assert shares["corrected_mutable"] == pytest.approx(0.1)  # 1 - .3 / (1/3)
+    assert shares["corrected_mutable_low"] < 0.1 < shares["corrected_mutable_high"] < 0.45
+    expected = (90 * 0.05 + 180 * 0.08 + 30 * 0.6) / 300
+    assert shares["expected_mutable"] == pytest.approx(expected, abs=1e-4)
+    assert (
+        shares["expected_mutable_low"]
+        < expected
+        < shares["expected_mutable_high"]
+        < shares["mutable_part_low"]
+    )
+    half = split_by(tmp_path, threshold="auto", precision=0.98, prior=0.9, undecided=0.01)
+    assert "corrected_mutable" not in half.metrics["by_source"]["real"]
+
+
+@pytest.mark.parametrize("p", [None, float("nan"), -0.1, 1.1])
+def test_a_row_without_a_probability_stands_in_no_part(tmp_path: Path, p: float | None) -> None:
+    lay(tmp_path, CLASSIFY, "classify", [filtered("a"), filtered("b", p_evergreen=p)])
+    with pytest.raises(StageError, match=r"evergreen.filter: P\(evergreen\) of row .* not in \[0, 1\]"):
+        split_by(tmp_path)
 
 
 class Told:
