@@ -29,7 +29,8 @@ def history_plot(rows: Path) -> str | None:
     days = [d for c in ("valid_from", "as_of") for d in dated[c].drop_nulls()]
     first, last = min(days), max(days)
     room = max(timedelta(days=30), (last - first) / 20)
-    span = (first - room, last + room)
+    room_before, room_after = min(room, first - date.min), min(room, date.max - last)  # the calendar has ends
+    span = (first - room_before, last + room_after)
     chosen = (
         dated.group_by("question_id", "language")
         .agg(pl.len().alias("answers"), pl.col("question").first())

@@ -1,11 +1,13 @@
 """What must hold of the evergreen artifacts: no leak, no conflict, balance, fresh answers, calibration.
 
-Law: each is counted again from the rows; flags and figures of the stages are only held against it.
+Law: each is counted again from the rows; flags and figures of the stages are only held against it. A
+value that is not there speaks for nothing: no mark is none, no label is one that differs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
 import polars as pl
@@ -16,6 +18,7 @@ from pipelines.evergreen.bounds import Bounds
 from pipelines.evergreen.schema import EVERGREEN, MUTABLE, TEST, TRAIN, UNKNOWN
 
 BINS = 10
+EARLIEST = timedelta(days=1)  # before UTC, at most, a day begins somewhere
 CURATED, TRAINED, SCORED, HISTORY = (
     *("evergreen/curate", "training/evergreen"),
     *("evaluation/evergreen", "evergreen/refresh"),
@@ -48,7 +51,7 @@ def leaking(rows: pl.DataFrame) -> pl.DataFrame:
 def no_leak(seen: Seen) -> Finding:
     """Curated train questions that equal a test question all say so."""
     found = leaking(seen.rows(CURATED))
-    unmarked = found.filter(~pl.col("leaks_into_test"))
+    unmarked = found.filter(~pl.col("leaks_into_test").fill_null(False))
     questions = unmarked["question_id"].n_unique()
     return Finding(
         unmarked.is_empty(),
@@ -79,7 +82,7 @@ def no_leak_in_training(seen: Seen) -> Finding:
 
 def no_conflict(seen: Seen) -> Finding:
     """No two rows of one wording, and no two of one question, have opposite labels."""
-    rows = keyed(seen.rows(CURATED)).filter(pl.col("label") != UNKNOWN)
+    rows = keyed(seen.rows(CURATED)).filter(pl.col("label").ne_missing(UNKNOWN))
     wrong = []
     for what in (["language", "key"], ["question_id"]):
         groups = rows.group_by(what).agg(
@@ -97,7 +100,9 @@ def class_balance(seen: Seen) -> Finding:
     """The share of evergreen among the train questions that leak nowhere lies within the bounds."""
     bounds: Bounds = seen.bounds
     rows = seen.rows(CURATED).filter(
-        (pl.col("split") == TRAIN) & ~pl.col("leaks_into_test") & pl.col("label").is_in([EVERGREEN, MUTABLE])
+        (pl.col("split") == TRAIN)
+        & ~pl.col("leaks_into_test").fill_null(False)
+        & pl.col("label").is_in([EVERGREEN, MUTABLE])
     )
     questions = rows.unique("question_id")
     if questions.is_empty():
@@ -112,17 +117,23 @@ def class_balance(seen: Seen) -> Finding:
 
 
 def fresh_answers(seen: Seen) -> Finding:
-    """Few answers that can change are past the day on which they are to be asked again."""
+    """Few answers that can change are past the day on which they are to be asked again.
+
+    One that was seen on a day to come is of no known age, so it counts among them.
+    """
     bounds: Bounds = seen.bounds
     held = seen.rows(HISTORY).filter(
         pl.col("valid_to").is_null() & pl.col("can_change") & pl.col("answer").is_not_null()
     )
-    late = held.filter(pl.col("refresh_after").is_null() | (pl.col("refresh_after") < seen.day))
+    to_come = pl.col("as_of").fill_null(seen.day) > seen.day + EARLIEST
+    late = held.filter(pl.col("refresh_after").is_null() | (pl.col("refresh_after") < seen.day) | to_come)
     share = late.height / held.height if held.height else 0.0
+    ahead = held.filter(to_come).height
+    wrong = f"; {ahead} of them bear a day that is still to come" if ahead else ""
     return Finding(
         share <= bounds.most_overdue,
         f"{late.height} of {held.height} answers that can change are overdue on {seen.day} ({share:.1%},"
-        f" at most {bounds.most_overdue:.0%}); `headrace refresh` asks for them",
+        f" at most {bounds.most_overdue:.0%}); `headrace refresh` asks for them{wrong}",
         {"overdue": late.height, "answers": held.height, "share overdue": round(share, 4)},
         _shown(late.sort("refresh_after", "question"), "question", "answer", "as_of", "refresh_after"),
     )
@@ -137,6 +148,8 @@ def calibrated(seen: Seen) -> Finding:
     p = rows["p_evergreen"]
     if rows.is_empty() or p.null_count() or not p.is_between(0.0, 1.0).all():
         return Finding(False, "not every test row has a P(evergreen) in [0, 1]", {"rows": rows.height})
+    if not rows["label"].is_in([EVERGREEN, MUTABLE]).fill_null(False).all():
+        return Finding(False, "not every test row is labelled evergreen or mutable", {"rows": rows.height})
     ece = calibration_error(bins((rows["label"] == EVERGREEN).to_numpy(), p.to_numpy(), BINS))
     return Finding(
         ece <= bounds.most_ece,

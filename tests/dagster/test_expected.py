@@ -212,7 +212,37 @@ def test_ece_is_counted_again_and_held_against_its_bound(workspace: Workspace) -
     assert result.description == "ECE 0.4000 on 6 test rows, at most 0.1"
 
 
-@pytest.mark.parametrize("p", [None, 1.2, -0.1])
+@pytest.mark.parametrize("label", [None, "unknown"])
+def test_a_test_row_without_a_label_is_not_calibrated(workspace: Workspace, label: str | None) -> None:
+    rows = [{"p_evergreen": p, "label": x} for p, x in ((1.0, "evergreen"), (0.0, "mutable"), (0.0, label))]
+    result = workspace.lay("evaluation/evergreen", rows).judge(CALIBRATED)
+    assert not result.passed
+    assert result.description == "not every test row is labelled evergreen or mutable"
+
+
+def test_a_leak_without_a_mark_is_none_that_is_marked(workspace: Workspace) -> None:
+    twin = curated(("e", "train", "fr", "evergreen", "Qui a découvert le radium"))
+    unmarked = [{**r, "leaks_into_test": None} for r in twin]
+    result = workspace.lay("evergreen/curate", SOUND + unmarked).judge(NO_LEAK)
+    assert not result.passed and "1 train questions equal a test question" in str(result.description)
+    assert workspace.judge(CLASS_BALANCE).metadata["questions"].value == 3
+
+
+def test_a_label_that_is_not_there_is_in_conflict_with_one_that_is(workspace: Workspace) -> None:
+    twin = [{**curated(("e", "dev", "en", "mutable", "who wrote emma"))[0], "label": None}]
+    assert not workspace.lay("evergreen/curate", SOUND + twin).judge(NO_CONFLICT).passed
+
+
+def test_an_answer_from_a_day_to_come_is_of_no_known_age(workspace: Workspace) -> None:
+    ahead = {**ANSWERS[0], "as_of": date(2062, 1, 1), "refresh_after": date(2062, 2, 1)}
+    result = workspace.lay("evergreen/refresh", [ahead]).judge(FRESH_ANSWERS)
+    assert not result.passed
+    assert str(result.description).endswith("; 1 of them bear a day that is still to come")
+    tomorrow = {**ahead, "as_of": date(2026, 3, 2)}  # where a day begins before UTC's
+    assert workspace.lay("evergreen/refresh", [tomorrow]).judge(FRESH_ANSWERS).passed
+
+
+@pytest.mark.parametrize("p", [None, float("nan"), 1.2, -0.1])
 def test_a_row_without_a_probability_is_not_calibrated(workspace: Workspace, p: float | None) -> None:
     workspace.lay("evaluation/evergreen", scored((0.5, "evergreen"), (p, "mutable")))
     assert not workspace.judge(CALIBRATED).passed
@@ -344,3 +374,7 @@ def test_the_history_shows_each_answer_for_the_time_it_held(workspace: Workspace
     assert abs(left + width - float(bars[1].get("x") or 0)) < 0.2, "no gap and no overlap"
     workspace.lay("evergreen/refresh", [{**ANSWERS[0], "answer": None}])
     assert history_plot(rows) is None
+    ends = {**ANSWERS[0], "valid_from": date.min, "as_of": date.max}
+    workspace.lay("evergreen/refresh", [ends])
+    drawn_to_the_ends = history_plot(rows)
+    assert drawn_to_the_ends is not None and "0001-01-01 to now" in drawn_to_the_ends

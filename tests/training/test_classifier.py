@@ -124,7 +124,7 @@ def test_a_folder_without_a_model_says_which_stage_makes_it(tmp_path: Path) -> N
         load(tmp_path)
 
 
-@pytest.mark.parametrize("damage", ["truncated", "format", "vocabulary"])
+@pytest.mark.parametrize("damage", ["truncated", "format", "vocabulary", "shapes", "no number", "part"])
 def test_a_damaged_model_is_one_clear_error(tmp_path: Path, damage: str) -> None:
     trained().save(tmp_path)
     if damage == "truncated":
@@ -133,6 +133,15 @@ def test_a_damaged_model_is_one_clear_error(tmp_path: Path, damage: str) -> None
     elif damage == "format":
         about = json.loads((tmp_path / "model.json").read_text())
         (tmp_path / "model.json").write_text(json.dumps({**about, "format": 99}))
+    elif damage == "part":  # its fine-tuned layers are gone
+        about = json.loads((tmp_path / "model.json").read_text())
+        about["mix"]["weights"]["encoder"] = 0.5
+        (tmp_path / "model.json").write_text(json.dumps(about))
+    elif damage in ("shapes", "no number"):
+        with np.load(tmp_path / "arrays.npz") as f:
+            arrays = dict(f)
+        arrays["w2"] = arrays["w2"][:, :3] if damage == "shapes" else arrays["w2"] * np.nan
+        np.savez(tmp_path / "arrays.npz", **arrays)
     else:
         (tmp_path / "vocabulary.json").write_text('["a"]')
     with pytest.raises(InputError, match="not a readable classifier"):

@@ -142,4 +142,13 @@ def _read(folder: Path) -> tuple[Bag, Head, Mix, dict[str, Mix]]:
     recipe = BagRecipe(**about["bag"])
     bag = Bag(recipe, vocabulary, a["idf"], a["bag_weights"], float(about["intercept"]))
     head = Head(a["centre"], a["scale"], a["w1"], a["b1"], a["w2"], a["b2"])
-    return bag, head, Mix(**about["mix"]), {name: Mix(**m) for name, m in about["alone"].items()}
+    mix, alone = Mix(**about["mix"]), {name: Mix(**m) for name, m in about["alone"].items()}
+    # What was read must predict: shapes that do not fit and parts that are absent tell themselves here.
+    trial = {
+        "bag": bag.margins(["?"], ["en"]),
+        "head": margins_of(head.predict(np.zeros((1, len(head.centre))))),
+    }
+    trial |= {"encoder": np.zeros(1)} if fine.is_here(folder) else {}
+    if not all(np.isfinite(m.predict(trial)).all() for m in (mix, *alone.values())):
+        raise ValueError("it predicts no number")
+    return bag, head, mix, alone
