@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipelines.data.told import Model, Record, code_commit, flat
-from pipelines.tracking_store import EXPERIMENT, GLOBAL, QUIET, lock, opened, pointed, uri
+from pipelines.tracking_store import EXPERIMENT, GLOBAL, QUIET, answering, lock, opened, pointed, uri
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -30,6 +30,7 @@ __all__ = ["EXPERIMENT", "GLOBAL", "QUIET", "Judged", "evaluated", "lock", "open
 CANDIDATE, CHAMPION = "candidate", "champion"
 VERDICTS = "verdicts.json"  # artifact of an evaluation's run
 DESCRIPTION = 5000  # characters of a version's description; MLflow takes no more
+NONE = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")  # MLflow's codes for an alias nobody has
 BATCH = 100  # params in one call; MLflow takes no more
 
 
@@ -41,17 +42,18 @@ def now() -> int:
 def record(root: Path, told: Record, model: Model | None = None) -> str:
     """Writes one run, registers its model under the alias `candidate`. Returns the run's id."""
     client, experiment = opened(root)
-    run_id = _start(root, client, experiment, told)
-    done = False
-    try:
-        _log(client, run_id, told)
-        if model is not None:
-            version = _version(root, client, run_id, model)
-            client.set_registered_model_alias(model.name, CANDIDATE, version)
-        done = True
-    finally:
-        client.set_terminated(run_id, "FINISHED" if done else "FAILED")
-        end_parent(client, run_id)
+    with answering():
+        run_id = _start(root, client, experiment, told)
+        done = False
+        try:
+            _log(client, run_id, told)
+            if model is not None:
+                version = _version(root, client, run_id, model)
+                client.set_registered_model_alias(model.name, CANDIDATE, version)
+            done = True
+        finally:
+            client.set_terminated(run_id, "FINISHED" if done else "FAILED")
+            end_parent(client, run_id)
     return run_id
 
 
@@ -77,12 +79,13 @@ def evaluated(
     Worse: below `floor` (the figure of a constant answer), or worse than the present champion on the same
     test data: by the verdicts of both where they are kept, else by the figure. A champion seen on other
     test data cannot be compared and gives way. Returns whether the model is champion now.
+    Raises EnvironmentFault when MLflow does not answer: then nobody becomes champion.
     """
     client, _ = opened(root)
     if judged is not None:
         told = replace(told, texts={**told.texts, VERDICTS: judged.text})
     run_id = record(root, told, model)
-    with lock(root):
+    with answering(), lock(root):
         version = client.get_model_version_by_alias(model.name, CANDIDATE)
         best = _champion(client, model.name)
         known = None if best is None or best.tags.get("test_data") != test_version else dict(best.tags)
@@ -233,9 +236,12 @@ def _register(root: Path, client: MlflowClient, run_id: str, model: Model) -> st
 
 
 def _champion(client: MlflowClient, name: str) -> Any:
+    """The version that has the alias; None when none has. Raises MlflowException when nobody can say."""
     from mlflow.exceptions import MlflowException
 
     try:
         return client.get_model_version_by_alias(name, CHAMPION)
-    except MlflowException:
+    except MlflowException as e:
+        if e.error_code not in NONE:
+            raise
         return None

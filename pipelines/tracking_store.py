@@ -39,13 +39,33 @@ def uri(root: Path) -> str:
 def opened(root: Path) -> tuple[MlflowClient, str]:
     """A client, and the id of the experiment. Raises EnvironmentFault when MLflow cannot be reached."""
     try:
-        if not os.environ.get("MLFLOW_TRACKING_URI"):
-            prepared(root)
-        _quiet(root)
-        with lock(root):
-            return _client(root)
+        with answering():
+            if not os.environ.get("MLFLOW_TRACKING_URI"):
+                prepared(root)
+            _quiet(root)
+            with lock(root):
+                return _client(root)
     except OSError as e:
         raise EnvironmentFault(f"cannot write here: {e.strerror or e}", where=str(root / ".headrace")) from e
+
+
+@contextmanager
+def answering() -> Iterator[None]:
+    """What MLflow and its database raise meanwhile, as one EnvironmentFault that names it."""
+    from mlflow.exceptions import MlflowException
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        yield
+    except (MlflowException, SQLAlchemyError) as e:
+        first = str(e).partition("\n")[0]
+        where = "MLFLOW_TRACKING_URI"
+        cure = "unset MLFLOW_TRACKING_URI to track in the workspace, or start that server"
+        if not os.environ.get("MLFLOW_TRACKING_URI"):
+            where, cure = ".headrace/mlflow.db", "move it away: the next stage makes a new one"
+            if "locked" in first:
+                cure = "end the process that holds it, then run again"
+        raise EnvironmentFault(f"MLflow does not answer: {first}", where=where, cure=cure) from e
 
 
 def prepared(root: Path) -> None:
@@ -65,19 +85,15 @@ def _client(root: Path) -> tuple[MlflowClient, str]:
     import logging
 
     import mlflow
-    from mlflow.exceptions import MlflowException
 
     for noisy in ("mlflow", "alembic"):
         logging.getLogger(noisy).setLevel(logging.ERROR)
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # it logs what it raises
     client = mlflow.MlflowClient(uri(root), uri(root))
-    try:
-        known = client.get_experiment_by_name(EXPERIMENT)
-        if known is not None:
-            return client, known.experiment_id
-        return client, client.create_experiment(EXPERIMENT, artifact_location=_artifacts(root))
-    except MlflowException as e:
-        cure = "unset MLFLOW_TRACKING_URI to track in the workspace, or start that server"
-        raise EnvironmentFault(f"MLflow does not answer: {e}", where="MLFLOW_TRACKING_URI", cure=cure) from e
+    known = client.get_experiment_by_name(EXPERIMENT)
+    if known is not None:
+        return client, known.experiment_id
+    return client, client.create_experiment(EXPERIMENT, artifact_location=_artifacts(root))
 
 
 def _artifacts(root: Path) -> str | None:

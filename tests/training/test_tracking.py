@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines import tracking
+from pipelines import tracking, tracking_store
 from pipelines.data.tables import file_md5
 from pipelines.data.told import Data, Model, Record, code_commit
 from pipelines.errors import EnvironmentFault
@@ -25,13 +26,31 @@ pytestmark = pytest.mark.slow
 QUESTIONS = ["who was it", "how old is it"] * 10
 
 
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """MLflow's empty tables, which take seconds to make, made once."""
+    root = tmp_path_factory.mktemp("made")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("MLFLOW_TRACKING_URI", raising=False)
+        tracking_store.prepared(root)
+    return root / ".headrace" / "mlflow.db"
+
+
 @pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty workspace with an artifact that was read."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.delenv("HEADRACE_RUN_ID", raising=False)
     (tmp_path / "rows.parquet").write_bytes(b"rows of some version")
     return tmp_path
+
+
+@pytest.fixture
+def root(fresh: Path, database: Path) -> Path:
+    """The same, where MLflow was used before."""
+    (fresh / ".headrace").mkdir()
+    shutil.copyfile(database, fresh / ".headrace" / "mlflow.db")
+    return fresh
 
 
 def told(root: Path, stage: str = "training.evergreen") -> Record:
@@ -179,7 +198,8 @@ def _record(root: Path) -> None:
     tracking.record(root, told(root))
 
 
-def test_two_stages_may_make_and_fill_the_database_at_once(root: Path) -> None:
+def test_two_stages_may_make_and_fill_the_database_at_once(fresh: Path) -> None:
+    root = fresh
     context = multiprocessing.get_context("spawn")
     both = [context.Process(target=_record, args=(root,)) for _ in range(2)]
     for process in both:
@@ -203,7 +223,8 @@ def test_a_run_whose_process_died_is_marked_killed_by_the_next(root: Path) -> No
     assert mlflow.get_run(first).info.status == "KILLED"
 
 
-def test_a_database_half_made_by_a_killed_first_use_is_made_anew(root: Path) -> None:
+def test_a_database_half_made_by_a_killed_first_use_is_made_anew(fresh: Path) -> None:
+    root = fresh
     (root / ".headrace").mkdir()
     with sqlite3.connect(root / ".headrace" / ".mlflow.db.tmp") as torn:
         torn.execute("create table alembic_version (version_num text)")
@@ -230,3 +251,54 @@ def test_a_server_that_does_not_answer_is_one_error_with_its_cure(
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     with pytest.raises(EnvironmentFault, match="unset MLFLOW_TRACKING_URI"):
         tracking.record(root, told(root))
+
+
+@pytest.mark.parametrize(
+    ("damage", "what"),
+    [
+        ("locked", "database is locked .end the process that holds it"),
+        ("version", "out-of-date database schema .* .move it away"),
+        ("torn", "database disk image is malformed .move it away"),
+    ],
+)
+def test_a_database_that_cannot_be_used_is_one_error_that_names_it(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], damage: str, what: str
+) -> None:
+    monkeypatch.setattr(tracking_store, "WAIT_S", 0.1)
+    path = root / ".headrace" / "mlflow.db"
+    holder = sqlite3.connect(path, isolation_level=None)
+    if damage == "locked":
+        holder.execute("begin exclusive")
+    elif damage == "version":
+        holder.execute("update alembic_version set version_num = 'abcdefabcdef'")
+    else:
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    with pytest.raises(EnvironmentFault, match=f"^.headrace/mlflow.db: MLflow does not answer: .*{what}"):
+        tracking.record(root, told(root))
+    holder.close()
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_where_nobody_can_say_who_is_champion_nobody_becomes_it(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import mlflow
+    from mlflow.exceptions import MlflowException
+
+    def judge(seed: int, figure: float) -> bool:
+        record = told(root, "evaluation.evergreen")
+        return tracking.evaluated(root, record, model(root, seed), figure, "t1", 0.5)
+
+    assert judge(1, 0.9)
+    asked = mlflow.MlflowClient.get_model_version_by_alias
+
+    def silent(self: Any, name: str, alias: str) -> Any:
+        if alias == "champion":
+            raise MlflowException("the server has no time")
+        return asked(self, name, alias)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(mlflow.MlflowClient, "get_model_version_by_alias", silent)
+        with pytest.raises(EnvironmentFault, match="the server has no time"):
+            judge(2, 0.6)
+    assert str(client(root).get_model_version_by_alias(NAME, "champion").version) == "1"
