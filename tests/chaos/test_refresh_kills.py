@@ -1,7 +1,8 @@
 """`headrace refresh`, killed at seeded instants: nothing that was stored is asked again, no byte differs.
 
 The instants are seeded: after so many requests, at an answer of a callable, and before and after the
-rename of the file of observations: between asking and writing, and after both. Requests are counted by
+rename of the file of observations: between asking and writing, and after both; and, where two are called
+at once, at drawn shares of the time that a whole call takes, wherever that may be. Requests are counted by
 the endpoint, and calls by the callable, outside the process that dies.
 """
 
@@ -42,7 +43,7 @@ def world(question, language, day):
         f.write(question + "\\n")
     time.sleep(0.002)
     if os.environ.get("KILL_AT_QUESTION") == question:
-        os.kill(os.getpid(), signal.SIGKILL)
+        os.kill(os.getpid(), int(os.environ.get("KILL_WITH", signal.SIGKILL)))
     return hashlib.sha256(question.encode()).hexdigest()[:6]
 """
 KILLER = """
@@ -86,12 +87,8 @@ class Calls:
 
     def call(self, when: Callable[[], bool] | None = None, **env: str) -> tuple[bool, str]:
         """Runs the verb; (whether it was killed, what it said). Killed as soon as `when` holds, if told."""
-        path = os.pathsep.join([str(self.folder / "patches"), str(ROOT)])
         with (self.folder / "said.txt").open("w+") as said:
-            run = subprocess.Popen(
-                [sys.executable, "-m", "pipelines", "refresh", "--as-of", DAY], cwd=self.folder,
-                env={**os.environ, "PYTHONPATH": path, **env}, stdout=said, stderr=said,
-            )  # fmt: skip
+            run = self.start(said, **env)
             while when is not None and run.poll() is None:
                 if when():
                     run.kill()
@@ -99,8 +96,19 @@ class Calls:
             run.wait()
             said.seek(0)
             told = said.read()
-        assert run.returncode in (0, -signal.SIGKILL), told
+        assert run.returncode in (0, -signal.SIGKILL, *([130] if "KILL_WITH" in env else [])), told
         return run.returncode != 0, told
+
+    def start(self, said: Any = subprocess.DEVNULL, **env: str) -> subprocess.Popen[bytes]:
+        path = os.pathsep.join([str(self.folder / "patches"), str(ROOT)])
+        return subprocess.Popen(
+            [sys.executable, "-m", "pipelines", "refresh", "--as-of", DAY], cwd=self.folder,
+            env={**os.environ, "PYTHONPATH": path, **env}, stdout=said, stderr=said,
+        )  # fmt: skip
+
+    def called(self) -> Counter[str]:
+        """How often the callable was called for each question."""
+        return Counter((self.folder / "calls.txt").read_text().splitlines())
 
     def noted(self) -> dict[str, bytes]:
         folder = self.folder / "data" / "observations" / "evergreen"
@@ -180,6 +188,42 @@ def test_a_callable_is_called_for_the_rest_alone(tmp_path: Path) -> None:
     assert stormy.noted() == calm.noted()
     assert not stormy.call()[0]
     assert (stormy.noted(), stormy.left()) == (calm.noted(), [])
-    calls = Counter((stormy.folder / "calls.txt").read_text().splitlines())
+    calls = stormy.called()
     assert len(calls) == QUESTIONS
     assert {q: n for q, n in calls.items() if n > 1} == dict.fromkeys(victims, 2)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_two_at_once_and_kills_at_any_instant_call_for_each_question_once(tmp_path: Path) -> None:
+    told = {"source": "callable", "callable": "world:world"}
+    calm, both = Calls(tmp_path / "calm", told), Calls(tmp_path / "both", told)
+    began = time.monotonic()
+    assert not calm.call()[0]
+    lasted, drawn, killed = time.monotonic() - began, random.Random(10), 0
+    for _ in range(2):
+        for run in [both.start(), both.start()]:
+            time.sleep(lasted * drawn.uniform(0.1, 0.8))
+            run.kill()
+            killed += run.wait() != 0
+    assert [run.wait() for run in [both.start(), both.start()]] == [0, 0]
+    assert (both.noted(), both.left()) == (calm.noted(), [])
+    assert len(both.called()) == QUESTIONS
+    assert sum(both.called().values()) - QUESTIONS <= killed, "a kill costs the one call that it cuts off"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_act_with_a_word_and_keeps_what_was_answered(
+    tmp_path: Path, sign: signal.Signals
+) -> None:
+    calls = Calls(tmp_path / "calls", {"source": "callable", "callable": "world:world"})
+    victim = calls.in_order()[QUESTIONS // 2]
+    died, said = calls.call(KILL_AT_QUESTION=victim, KILL_WITH=str(int(sign)))
+    assert died
+    assert said.splitlines()[-1] == "headrace: interrupted; what was answered is stored"
+    assert "Traceback" not in said
+    assert calls.noted() == {}
+    assert not calls.call()[0]
+    assert len(calls.called()) == QUESTIONS
+    assert {q: n for q, n in calls.called().items() if n > 1} == {victim: 2}
