@@ -58,6 +58,10 @@ class Progress:
         elif self._live:
             self._say("", "")
 
+    def note(self, text: str) -> None:
+        """A line of its own, above the live one."""
+        self._say(f"  {self._pace.name}: {text}", "\n")
+
     @property
     def figures(self) -> Figures:
         """Those of what was seen so far."""
@@ -130,10 +134,12 @@ def watched(client: Client, name: str, work: Work, figures: list[Figures]) -> It
         )
 
     shown = Progress(name, work.what, look)
+    said, client.say = client.say, shown.note
     try:
         with shown:
             yield work
     finally:
+        client.say = said
         figures.append(shown.figures)
 
 

@@ -10,9 +10,11 @@ no HTTP library imported, while the store answers.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import groupby, islice
 from pathlib import Path
 from queue import Empty
@@ -33,6 +35,7 @@ from pipelines.llm.request import Named, Request, named_request
 from pipelines.llm.settings import Settings, effective
 from pipelines.llm.store import Kept, Store
 from pipelines.llm.tally import Pulse, Spent
+from pipelines.llm.waiting import Waiting
 
 if TYPE_CHECKING:
     import numpy as np
@@ -59,7 +62,8 @@ class Client:
         self._budget = budget_of(self.settings, path, stage, ours=self._backend.ours)
         self.embedded: set[str] | None = None  # keys of the vectors used, once there was a text to embed
         path = path.resolve() if path.is_symlink() else path  # what lies beside it is shared by its users
-        self.claims = Claims(path)
+        self.claims = Claims(path, stage)
+        self.say: Callable[[str], None] = partial(_say, stage or "headrace")  # to a person
         self.store = Store(path, lent=lent)  # last: a wrong setting makes no file
         if self._budget is not None:
             self._budget.stored = self.store.answers
@@ -93,7 +97,7 @@ class Client:
         """
         source = iter(requests)
         window = self._window()
-        under_way = UnderWay()
+        under_way = UnderWay(Waiting(self.claims, self.say, self.settings.stalled_s))
         waiting, done = under_way.waiting, under_way.done
         more = True
         try:
@@ -163,7 +167,7 @@ class Client:
                 from pipelines.llm.backends.batch import open_carrier
 
                 self._courier = open_carrier(
-                    self.settings, self._backend, self.store, self.spent, self._budget
+                    self.settings, self._backend, self.store, self.spent, self._budget, self.claims
                 )
             if self._courier is None:
                 from pipelines.llm.courier import Courier
@@ -194,8 +198,11 @@ class Client:
 
     def _look_again(self, under_way: UnderWay) -> Iterator[Answer]:
         """What another process asks: take what it stored, and ask what it gave up."""
-        if under_way.elsewhere and time.monotonic() >= under_way.look_at:
+        if not under_way.elsewhere:
+            under_way.wait.look(())
+        elif time.monotonic() >= under_way.look_at:
             began = time.monotonic()
+            under_way.wait.look(under_way.elsewhere)
             others, under_way.elsewhere = under_way.elsewhere, {}
             found = self._send(others, under_way, {})
             ended = time.monotonic()
@@ -269,7 +276,7 @@ class Client:
 
     def _claim(self, fresh: dict[str, Named], under_way: UnderWay) -> tuple[list[Named], dict[str, Kept]]:
         """What is ours to ask, and what was stored before we could claim it; the rest is asked elsewhere."""
-        claimed = {key for key in fresh if self.claims.take(key, under_way.done)}
+        claimed = {k for k in fresh if self.claims.take(k, under_way.done, under_way.wait.stalled)}
         found = self.store.answers(fresh)
         for key in claimed & found.keys():
             self.claims.give(key, under_way.done)
@@ -327,6 +334,10 @@ def open_client(settings: Settings, store: Path, lent: Path | None = None, stage
     `stage` is whose caps hold. Raises ConfigError, EnvironmentFault.
     """
     return Client(settings, store, lent, stage)
+
+
+def _say(who: str, text: str) -> None:
+    print(f"  {who}: {text}", file=sys.stderr, flush=True)
 
 
 def _ends(handed: Handed) -> list[End]:

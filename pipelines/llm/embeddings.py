@@ -21,6 +21,7 @@ from pipelines.llm.backends.replay import no_vector
 from pipelines.llm.models import models_dir
 from pipelines.llm.request import Request, request_key
 from pipelines.llm.verified import is_verified, remember, sha256_of
+from pipelines.llm.waiting import Waiting
 
 if TYPE_CHECKING:
     import numpy as np
@@ -71,9 +72,10 @@ def embed(
 def _made(client: Client, encoder: Encoder, missing: dict[str, str]) -> Iterator[dict[str, np.ndarray]]:
     """The vectors of texts by key, each computed by one of all runs that want it at once."""
     owner = object()
+    wait = Waiting(client.claims, client.say, client.settings.stalled_s, "vectors")
     while missing:
         try:
-            mine = set(islice((k for k in missing if client.claims.take(k, owner)), BATCH))
+            mine = set(islice((k for k in missing if client.claims.take(k, owner, wait.stalled)), BATCH))
             known = client.store.embeddings(mine or missing)  # another run may have been faster
             fresh = [k for k in missing if k in mine and k not in known]
             if fresh:
@@ -87,6 +89,7 @@ def _made(client: Client, encoder: Encoder, missing: dict[str, str]) -> Iterator
         for key in known:
             del missing[key]
         yield known
+        wait.look(() if known else missing)
         if not known:
             time.sleep(TURN_S)
 

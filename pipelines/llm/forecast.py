@@ -90,6 +90,7 @@ class Previewer(Client):
         self._backend = backend_of(self.settings)
         self._courier = self._budget = None
         self.claims = Claims(path)
+        self.say = print
         self._paces: dict[str, Pace | None] = {}
         self._seen: set[str] = set()
         there = path.is_file() or lent.is_file()

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from pipelines.llm.protocol import Reply
     from pipelines.llm.request import Named, Request
     from pipelines.llm.store import Kept
+    from pipelines.llm.waiting import Waiting
 
     End = tuple[str, Kept]  # a key, and what the store says
     Handed = End | list[End] | BaseException
@@ -53,6 +54,7 @@ class Asked:
 class UnderWay:
     """What one call of `answers` has asked and not yet handed out."""
 
+    wait: Waiting
     waiting: dict[str, list[Request]] = field(default_factory=dict)
     done: SimpleQueue[Handed] = field(default_factory=SimpleQueue)
     elsewhere: dict[str, Named] = field(default_factory=dict)  # another asks them

@@ -36,6 +36,7 @@ class Settings:
     retries: int = 4  # of 5xx and time-outs; a 429 never spends it
     patience_s: float = 600.0  # of waiting as 429s tell, per request, then OVERLOADED
     outage_s: float = 60.0  # an endpoint that answered nothing for so long stops the run
+    stalled_s: float = 1800.0  # another run that holds a question and gets nowhere is waited for so long
     stream: bool = False  # the first-byte time-out is then of the first token
     samples_per_call: int = 1  # more where the seller charges the prompt each time and honours no seed
     batch: BatchSettings = field(default_factory=BatchSettings)
@@ -55,7 +56,14 @@ def effective(settings: Settings) -> Settings:
     if settings.backend not in BACKENDS:
         what = f"unknown model backend {settings.backend!r}"
         raise ConfigError(what, where="llm.backend", cure=nearest(settings.backend, BACKENDS))
-    for name in ("concurrency", "samples_per_call", "connect_timeout_s", "first_byte_timeout_s", "timeout_s"):
+    for name in (
+        "concurrency",
+        "samples_per_call",
+        "connect_timeout_s",
+        "first_byte_timeout_s",
+        "timeout_s",
+        "stalled_s",
+    ):
         value = getattr(settings, name)
         if value <= 0:
             raise ConfigError(f"must be above 0, is {value}", where=f"params.yaml: llm.{name}")

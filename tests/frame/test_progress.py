@@ -122,6 +122,7 @@ class Client:
     def __init__(self) -> None:
         from pipelines.llm.tally import Pulse
 
+        self.say = print
         self.now = Pulse(10, 5, 0, 0, 12, 0, 1.0)
 
     def pulse(self) -> object:

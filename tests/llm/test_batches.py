@@ -307,7 +307,7 @@ def test_the_key_of_the_endpoint_reaches_neither_ledger_nor_error(
     with pytest.raises(ConfigError) as caught:
         ask(server, store, count=6)
     assert "sk-planted" not in str(caught.value) and "***" in str(caught.value)
-    for path in tmp_path.glob("s.*"):
+    for path in filter(Path.is_file, tmp_path.rglob("*")):
         assert b"sk-planted-secret" not in path.read_bytes()
 
 

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import gc
+import os
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from pipelines.errors import EnvironmentFault
+from pipelines.llm import waiting
 from pipelines.llm.answer import Answer, Failure
 from pipelines.llm.claims import Claims
 from pipelines.llm.client import open_client
 from pipelines.llm.embeddings import keys_of
 from pipelines.llm.request import Request, Sampling
 from pipelines.llm.settings import Settings
+from pipelines.llm.waiting import Waiting
 from tests.llm.scripted_server import ScriptedServer
 
 KEYS = [f"{n:064x}" for n in (0, 16**50, 16**63, 16**64 - 1)]
@@ -228,3 +233,159 @@ def test_the_texts_of_a_run_that_died_are_embedded_by_another(tmp_path: Path) ->
             assert not waits.done() and not server.requests()
             ours.close()
             assert len(waits.result(timeout=20)) == 1
+
+
+def test_of_those_who_wait_for_a_stalled_holder_one_asks_in_its_stead(tmp_path: Path) -> None:
+    held, first, second, late = (Claims(tmp_path / "s.sqlite") for _ in range(4))
+    key = KEYS[3]
+    assert held.take(key, "held")
+    stalled = {held.claimants.id}
+    assert not first.take(key, "first")
+    assert first.take(key, "first", stalled)
+    assert not second.take(key, "second", stalled), "the first asks it, and gets on"
+    assert second.holders([key], stalled) == {first.claimants.id: 1}
+    stalled |= {first.claimants.id}
+    assert second.take(key, "second", stalled)
+    held.close()
+    assert not late.take(key, "late"), "the stalled one is gone, and another asks in its stead"
+    first.give(key, "first")
+    assert not late.take(key, "late", stalled)
+    second.give(key, "second")
+    assert late.take(key, "late")
+    for claims in (first, second, late):
+        claims.close()
+    assert list((tmp_path / "s.claimants").iterdir()) == []
+
+
+def test_whose_file_is_left_by_a_kill_holds_nothing_and_is_taken_away(tmp_path: Path) -> None:
+    left = Claims(tmp_path / "s.sqlite", "toy.make")
+    assert left.take(KEYS[0], "left")
+    os.close(left.claimants._file)  # type: ignore[arg-type] - as the kernel does
+    os.close(left._file)  # type: ignore[arg-type]
+    claims = Claims(tmp_path / "s.sqlite")
+    assert claims.holders(KEYS) == {}
+    assert claims.take(KEYS[0], "us")
+    assert [p.name for p in (tmp_path / "s.claimants").iterdir()] == [claims.claimants.id]
+    claims.close()
+
+
+class Watched:
+    """A wait by a clock of our own for a claimant that holds `count` of KEYS."""
+
+    def __init__(self, store: Path, count: int) -> None:
+        self.now, self.said, self.holder = 100.0, list[str](), Claims(store, "toy.make")
+        assert all(self.holder.take(key, "holder") for key in KEYS[:count])
+        self.wait = Waiting(Claims(store), self.said.append, 50.0, clock=lambda: self.now)
+
+    def after(self, seconds: float) -> list[str]:
+        """What is said in so many seconds."""
+        self.said.clear()
+        end = self.now + seconds
+        while self.now < end:
+            self.now += 1.0
+            self.wait.look(KEYS)
+        return list(self.said)
+
+
+def test_who_waits_says_for_whom_after_a_moment_and_again_now_and_then(tmp_path: Path) -> None:
+    watched = Watched(tmp_path / "s.sqlite", 3)
+    assert watched.after(3) == []
+    (line,) = watched.after(3)
+    assert line == f"waits for 3 answers that PID {os.getpid()} (toy.make, in {Path.cwd()}) asks"
+    assert watched.after(40) == []
+
+
+def test_a_holder_that_gets_on_is_waited_for_and_one_that_does_not_is_so_no_longer(tmp_path: Path) -> None:
+    watched = Watched(tmp_path / "s.sqlite", 3)
+    for beat in range(4):
+        os.utime(tmp_path / "s.claimants" / watched.holder.claimants.id, ns=(beat, beat))
+        watched.after(40)
+        assert watched.wait.stalled == set()
+    said = watched.after(15)
+    assert watched.wait.stalled == {watched.holder.claimants.id}
+    assert (
+        f"asks 3 questions itself: PID {os.getpid()} (toy.make, in {Path.cwd()}) holds them, and has"
+        in said[0]
+    )
+    assert said[0].endswith("answered nothing for 50 s; what it asks all the same is paid for twice")
+    os.utime(tmp_path / "s.claimants" / watched.holder.claimants.id)
+    watched.after(1)
+    assert watched.wait.stalled == set()
+
+
+STOPPED = """
+import os, signal, sys
+from pathlib import Path
+from pipelines.llm.client import open_client
+from pipelines.llm.settings import Settings
+from tests.llm.test_claims import questions
+told = Settings("openai", "m", sys.argv[1], concurrency=1)
+with open_client(told, Path(sys.argv[2]), stage="toy.make") as client:
+    answers = client.answers(questions(6))
+    next(answers)
+    print("asks", flush=True)
+    list(answers)
+"""
+
+
+@pytest.fixture
+def stopped(tmp_path: Path) -> Iterator[tuple[ScriptedServer, subprocess.Popen[str]]]:
+    """A run that has asked two of six questions and got one answer, and was then stopped."""
+    script = {"faults": [None, {"hang": True}]}
+    with ScriptedServer(script) as server:
+        command = [sys.executable, "-c", STOPPED, server.url, str(tmp_path / "s.sqlite")]
+        root = str(Path(__file__).parents[2])
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=root) as run:
+            assert run.stdout is not None and run.stdout.readline() == "asks\n"
+            while len(server.requests()) < 2:
+                time.sleep(0.02)
+            run.send_signal(signal.SIGSTOP)
+            yield server, run
+            run.kill()
+
+
+def test_a_run_that_waits_for_a_stopped_one_says_for_whom_and_how_to_go_on(
+    stopped: tuple[ScriptedServer, subprocess.Popen[str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    server, run = stopped
+    monkeypatch.setattr(waiting, "NOTICE_S", 0.2)
+    said = list[str]()
+    with open_client(Settings("openai", "m", server.url), tmp_path / "s.sqlite") as client:
+        monkeypatch.setattr(client, "say", lambda text: (said.append(text), run.kill()))
+        assert all(a.ok for a in client.answers(questions(6)))
+    assert said[0] == (
+        f"waits for 5 answers that PID {run.pid} (toy.make, in {Path(__file__).parents[2]}) asks; it is "
+        f"stopped: `kill -CONT {run.pid}` lets it go on, `kill -9 {run.pid}` frees them"
+    )
+
+
+def test_a_run_that_gets_nowhere_for_long_is_waited_for_no_longer_and_that_is_told(
+    stopped: tuple[ScriptedServer, subprocess.Popen[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server, run = stopped
+    told = Settings("openai", "m", server.url, stalled_s=1.0)
+    with open_client(told, tmp_path / "s.sqlite", stage="toy.other") as client:
+        assert all(a.ok for a in client.answers(questions(6)))
+    (line,) = (x for x in capsys.readouterr().err.splitlines() if "asks 5 questions itself" in x)
+    assert line.startswith(f"  toy.other: asks 5 questions itself: PID {run.pid} (toy.make, in ")
+    assert sorted(server.asked().values()) == [1, 1, 1, 1, 1, 2], (
+        "only what the stopped run had sent is twice"
+    )
+
+
+def test_vectors_of_a_run_that_gets_nowhere_are_made_by_who_waited(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ours, store = Claims(tmp_path / "s.sqlite"), tmp_path / "s.sqlite"
+    with (
+        ScriptedServer() as server,
+        open_client(Settings("openai", "m", server.url, stalled_s=0.5), store) as client,
+    ):
+        (key,) = keys_of(client, ["a text"], model="e", prefix="")
+        assert ours.take(key, "the hung")
+        assert len(client.embed(["a text"], model="e", prefix="")) == 1
+    assert f"headrace: asks 1 questions itself: PID {os.getpid()}" in capsys.readouterr().err
+    ours.close()

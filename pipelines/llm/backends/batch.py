@@ -26,6 +26,7 @@ from pipelines.llm.store import Kept
 
 if TYPE_CHECKING:
     from pipelines.llm.budget import Budget
+    from pipelines.llm.claims import Claims
     from pipelines.llm.courier import Courier
     from pipelines.llm.endpoint import Backend
     from pipelines.llm.job import Handed, Job
@@ -39,7 +40,10 @@ LOST = frozenset({"expired", "cancelled"})  # the questions are good, time ran o
 
 
 class BatchCarrier:
-    """A thread over one office. `desk` is made in it; `rest` asks what batches leave, None: nobody."""
+    """A thread over one office. `desk` is made in it; `rest` asks what batches leave, None: nobody.
+
+    `beat` is called whenever batches were looked at: others who wait for their answers see that we get on.
+    """
 
     def __init__(
         self,
@@ -48,8 +52,9 @@ class BatchCarrier:
         spent: Spent,
         desk: Callable[[], Desk],
         rest: Courier | None,
+        beat: Callable[[], None],
     ) -> None:
-        self._settings, self._store, self._spent = settings, store, spent
+        self._settings, self._store, self._spent, self._beat = settings, store, spent, beat
         self._desk, self._rest = desk, rest
         self.window = self.limit = settings.batch.window
         self._changed = threading.Condition()
@@ -136,6 +141,7 @@ class BatchCarrier:
                 self._hand_in(office, jobs)
             self._look_round(office)
             self._go_on()
+            self._beat()
 
     def _next(self) -> list[Job] | None:
         """Jobs to hand in; none when it is time to look at a batch; None when all is over."""
@@ -260,16 +266,22 @@ def _left(batch: Batch, seen: Seen) -> Kept:
 
 
 def open_carrier(
-    settings: Settings, backend: Backend, store: Store, spent: Spent, budget: Budget | None
+    settings: Settings,
+    backend: Backend,
+    store: Store,
+    spent: Spent,
+    budget: Budget | None,
+    claims: Claims,
 ) -> BatchCarrier:
     """The carrier of the backends `batch` and `vllm-batch`."""
     from pipelines.llm.courier import Courier
 
     single = settings.batch.rest == "single"
-    rest = Courier(backend, settings, store, spent, budget) if single else None
+    rest = Courier(backend, settings, store, spent, budget, claims) if single else None
+    beat = claims.claimants.beat
     if settings.backend == "vllm-batch":
-        return BatchCarrier(settings, store, spent, lambda: local_desk(settings, store.path), rest)
-    return BatchCarrier(settings, store, spent, lambda: openai_desk(settings), rest)
+        return BatchCarrier(settings, store, spent, lambda: local_desk(settings, store.path), rest, beat)
+    return BatchCarrier(settings, store, spent, lambda: openai_desk(settings), rest, beat)
 
 
 def openai_desk(settings: Settings) -> Desk:
