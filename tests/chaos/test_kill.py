@@ -156,7 +156,7 @@ def both(work: Callable[[Workspace], int | None], workspaces: Sequence[Workspace
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(3600)
 def test_fifty_kills_of_two_runs_ask_nothing_stored_again_and_change_no_byte(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -51,7 +51,7 @@ def test_a_stage_waits_for_the_same_stage_and_says_for_which(workspace: Path) ->
         assert stage.stderr is not None
         assert stage.stderr.readline() == "waiting for evergreen.ingest (PID 7)\n"
         assert not (workspace / "data" / "evergreen").exists()
-    assert stage.wait(60) == 0
+    assert stage.wait(500) == 0
     stage.stderr.close()
     assert (workspace / "data" / "evergreen" / "ingest" / "rows.parquet").is_file()
 

@@ -77,7 +77,8 @@ def main(stage: str, item: str = "") -> None:
         loud = [{**r, "word": r["word"].upper() + params["tail"]} for r in rows]
         publish("brook/loud", loud, [], len(rows))
     elif stage == "brook.tell":
-        time.sleep(params["seconds"])
+        while params["waits_for"] and not Path(params["waits_for"]).exists():
+            time.sleep(0.05)
         rows = read("brook/ingest")
         publish(f"brook/tell/{item}", [{**r, "word": f"{r['word']} ({item})"} for r in rows], [], len(rows))
     elif stage == "brook.judge":
