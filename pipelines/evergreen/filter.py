@@ -87,7 +87,7 @@ def run(step: Step, params: Params) -> None:
     step.metrics = {
         "threshold": {"value": threshold, **_how(point, params)},
         "held_out": held_out(rows, threshold, params),
-        **{f"by_{column}": told(rows, parts, column, params, point) for column in ("source", "split")},
+        **{f"by_{column}": told(rows, parts, column, params.confidence) for column in ("source", "split")},
     }
 
 
@@ -151,8 +151,7 @@ def held_out(rows: Sequence[Mapping[str, Any]], threshold: float, params: Params
     """
     found: dict[str, list[Scored]] = {}
     for r in rows:
-        sure = r["label_origin"] in TRUSTED_ORIGINS and r["label"] in (EVERGREEN, MUTABLE)
-        if sure and r["split"] != TRAIN:
+        if is_known(r) and r["split"] != TRAIN:
             one = Scored(f"{r['question_id']} {r['label']}", r["p_evergreen"], r["label"] == EVERGREEN)
             found.setdefault(r["source"] if r["split"] == POOL else r["split"], []).append(one)
     return {
@@ -163,21 +162,19 @@ def held_out(rows: Sequence[Mapping[str, Any]], threshold: float, params: Params
 
 
 def told(
-    rows: Sequence[Mapping[str, Any]],
-    parts: Sequence[str | None],
-    column: str,
-    params: Params,
-    point: Point | None,
+    rows: Sequence[Mapping[str, Any]], parts: Sequence[str | None], column: str, confidence: float
 ) -> dict[str, Any]:
-    """The shares in each set that a column names; see `Counted`."""
-    pairs = ((r[column], r["question_id"], r["p_evergreen"], p) for r, p in zip(rows, parts, strict=True))
-    return {
-        name: {
-            **counted.plain(params.confidence),
-            **({} if point is None or params.undecided else counted.at_labelled(point, params.confidence)),
-        }
-        for name, counted in shares.by(pairs).items()
-    }
+    """The shares of the parts in each set that a column names; see `shares.Counted`."""
+    pairs = (
+        (r[column], r["question_id"], r["p_evergreen"], part, r["label"] if is_known(r) else None)
+        for r, part in zip(rows, parts, strict=True)
+    )
+    return {name: counted.plain(confidence) for name, counted in shares.by(pairs).items()}
+
+
+def is_known(row: Mapping[str, Any]) -> bool:
+    """Whether people, not a model, gave its label."""
+    return row["label_origin"] in TRUSTED_ORIGINS and row["label"] in (EVERGREEN, MUTABLE)
 
 
 def _plain(point: Point) -> dict[str, float]:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from pipelines.evergreen.schema import MUTABLE
-from pipelines.evergreen.threshold import Point, prevalence, wilson
+from pipelines.evergreen.threshold import wilson
 
 
 @dataclass
@@ -22,6 +22,8 @@ class _Question:
     decided: int = 0
     rows: int = 0
     p: float = 0.0
+    told: int = 0  # wordings whose label people know
+    told_mutable: int = 0
 
 
 @dataclass
@@ -30,13 +32,15 @@ class Counted:
 
     questions: dict[str, _Question] = field(default_factory=lambda: defaultdict(_Question))
 
-    def add(self, question_id: str, p_evergreen: float, part: str | None) -> None:
-        """`part`: evergreen | mutable, None for a wording in neither."""
+    def add(self, question_id: str, p_evergreen: float, part: str | None, label: str | None = None) -> None:
+        """`part`: evergreen | mutable, None for a wording in neither; `label` alike, None for unknown."""
         q = self.questions[question_id]
         q.rows += 1
         q.p += p_evergreen
         q.decided += part is not None
         q.mutable += part == MUTABLE
+        q.told += label is not None
+        q.told_mutable += label == MUTABLE
 
     def plain(self, confidence: float) -> dict[str, float | int | None]:
         """The share of the mutable part, and how many questions are expected to be mutable.
@@ -46,11 +50,13 @@ class Counted:
         other part is surely evergreen, most of what is below it may be evergreen too. `expected_mutable` is
         that estimate, wherever the threshold lies: the mean of 1 - P(evergreen), right where P is
         calibrated. Its interval is that of drawing questions; how wrong P may be elsewhere it cannot tell.
+        `labelled_mutable` is the share among the questions whose label is known, to hold it against.
         `undecided_rows` is a share of the rows.
         """
         by_id = [self.questions[q] for q in sorted(self.questions)]
         decided = [q.mutable / q.decided for q in by_id if q.decided]
         rows = sum(q.rows for q in by_id)
+        labelled = [q.told_mutable / q.told for q in by_id if q.told]
         return {
             "rows": rows,
             "questions": len(by_id),
@@ -58,17 +64,9 @@ class Counted:
             **_with_interval("mutable_part", decided, confidence),
             "undecided_rows": round(1 - sum(q.decided for q in by_id) / rows, 4) if rows else 0.0,
             **_with_interval("expected_mutable", [1 - q.p / q.rows for q in by_id], confidence),
+            "labelled_questions": len(labelled),
+            "labelled_mutable": round(math.fsum(labelled) / len(labelled), 4) if labelled else None,
         }
-
-    def at_labelled(self, point: Point, confidence: float) -> dict[str, float | None]:
-        """The share of mutable questions as `prevalence` has it, by what the threshold does to labelled ones.
-
-        Only where no question is undecided.
-        """
-        parts = [q.mutable / q.rows for q in self.questions.values()]
-        found = prevalence(math.fsum(parts) / len(parts), len(parts), point, confidence) if parts else None
-        names = ("corrected_mutable", "corrected_mutable_low", "corrected_mutable_high")
-        return dict(zip(names, [None] * 3 if found is None else [round(v, 4) for v in found], strict=True))
 
 
 def _with_interval(name: str, each: Sequence[float], confidence: float) -> dict[str, float | None]:
@@ -79,9 +77,9 @@ def _with_interval(name: str, each: Sequence[float], confidence: float) -> dict[
     return {name: told, f"{name}_low": round(low, 4), f"{name}_high": round(high, 4)}
 
 
-def by(pairs: Iterable[tuple[str, str, float, str | None]]) -> dict[str, Counted]:
-    """The sets named by the first of (set, question_id, P(evergreen), part)."""
+def by(pairs: Iterable[tuple[str, str, float, str | None, str | None]]) -> dict[str, Counted]:
+    """The sets named by the first of (set, question_id, P(evergreen), part, label)."""
     found: dict[str, Counted] = defaultdict(Counted)
-    for name, question_id, p, part in pairs:
-        found[name].add(question_id, p, part)
+    for name, question_id, p, part, label in pairs:
+        found[name].add(question_id, p, part, label)
     return dict(sorted(found.items()))

@@ -127,31 +127,3 @@ def precision_at(prior: float, tpr: float, fpr: float) -> float:
     """Share of the evergreen among what is at or above a threshold; 0 when nothing is."""
     right, wrong = prior * tpr, (1.0 - prior) * fpr
     return right / (right + wrong) if right + wrong > 0 else 0.0
-
-
-def prevalence(
-    below: float, questions: int, point: Point, confidence: float
-) -> tuple[float, float, float] | None:
-    """Share of mutable questions in a set with the share `below` below the threshold, and its interval.
-
-    The threshold errs both ways, and how often is known of labelled questions (Rogan, Gladen 1978):
-
-        evergreen share = (above - FPR) / (TPR - FPR),
-
-    in [0, 1]; it holds where the questions of each label look like those of the same label there. The
-    interval takes the worst ends of Wilson's for the three shares, each at a third of 1 - confidence, so
-    that all hold at once. None where the threshold tells the labels apart no better than chance.
-    """
-    if point.kept <= point.passed:
-        return None
-    tail = (1.0 - confidence) / 6
-    above = wilson(1.0 - below, questions, tail)
-    tpr, fpr = wilson(point.kept, point.evergreen, tail), wilson(point.passed, point.mutable, tail)
-
-    def mutable(above: float, tpr: float, fpr: float) -> float:
-        gap = tpr - fpr
-        evergreen = (above - fpr) / gap if gap > 0 else float(above > fpr)
-        return 1.0 - min(1.0, max(0.0, evergreen))
-
-    ends = [mutable(a, t, f) for a in above for t in tpr for f in fpr]
-    return mutable(1.0 - below, point.kept, point.passed), min(ends), max(ends)

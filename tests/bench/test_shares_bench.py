@@ -34,6 +34,8 @@ def data(tmp_path: Path) -> Path:
             for n, place in enumerate(PLACES if label is None else PLACES[:4]):
                 out.writerow([2 * n, label or "1", f"In which year was {place} founded?"][:3])
                 out.writerow([2 * n + 1, "0", f"Who is the mayor of {place} {'now' if label else 'today'}?"])
+    for name, told in (("test", "1,When did Ash burn?"), ("dev", "0,Who is the mayor of Elm?")):
+        lay(f"evergreenqa/{name}.csv", f",is_evergreen,English,French\n0,{told},Quoi ?\n")
     asked = [
         "who is the mayor of ashford",
         "in which year was ashford founded",
@@ -70,7 +72,11 @@ def test_each_set_is_split_at_a_threshold_chosen_on_train_and_every_row_is_accou
     assert told["unaccounted"] == 0
     assert told["rows_split"] == sum(s["questions"] for s in told["shares"].values()) == 8
     for share in told["shares"].values():
-        for name in ("mutable_part", "expected_mutable", "corrected_mutable"):
+        for name in ("mutable_part", "expected_mutable"):
             assert 0 <= share[f"{name}_low"] <= share[name] <= share[f"{name}_high"] <= 1
+    beside = told["beside_labels"]
+    assert {name: (s["questions"], s["labelled_mutable"]) for name, s in beside.items()} == {
+        "test": (1, 0.0), "dev": (1, 1.0),
+    }  # fmt: skip
     assert main(["bench", "shares", "--json"]) == 1
     assert "bench shares reads public files (add --data DIR)" in capsys.readouterr().err

@@ -195,36 +195,33 @@ def test_a_question_counts_once_in_the_shares_however_many_wordings_it_has(tmp_p
     assert told["real"]["expected_mutable"] == pytest.approx((0.45 + 0.9) / 2)
     assert (told["nq_open"]["mutable_part"], told["nq_open"]["mutable_part_low"]) == (0.0, 0.0)
     assert told["nq_open"]["mutable_part_high"] == pytest.approx(0.5615, abs=1e-4)  # Wilson, 0 of 3
-    assert "corrected_mutable" not in told["real"], "how often a stated threshold errs is not known"
+    assert told["real"]["labelled_mutable"] == 1.0
 
 
 def test_what_is_not_surely_evergreen_is_not_told_as_mutable(tmp_path: Path) -> None:
     """A tenth can change; the threshold keeps but a third of the evergreen questions: 70 % lie below it."""
-    real = [(f"e{n}", "evergreen", 0.7 if n % 3 else 0.95, "real") for n in range(600)]
-    out_of_fold(
-        tmp_path, [*real, *((f"m{n}", "mutable", 0.7 if n < 40 else 0.2, "real") for n in range(200))]
-    )
+    scores = [(f"e{n}", "evergreen", 0.7 if n % 3 else 0.95, "real") for n in range(600)]
+    out_of_fold(tmp_path, [*scores, *((f"m{n}", "mutable", 0.2, "real") for n in range(120)),
+                           *((f"h{n}", "mutable", 0.7, "real") for n in range(80))])  # fmt: skip
     asked = [
-        *(filtered(f"e{n}", p_evergreen=0.95 if n % 3 == 0 else 0.92) for n in range(270)),
+        *(filtered(f"e{n}", label="evergreen", p_evergreen=0.92 if n % 3 else 0.95) for n in range(270)),
         *(filtered(f"m{n}", p_evergreen=0.4) for n in range(30)),
+        filtered("by a model", label_origin="model", source="nq_open", split="pool", p_evergreen=0.4),
     ]
     lay(tmp_path, CLASSIFY, "classify", asked)
-    told = split_by(tmp_path, threshold="auto", precision=0.98, prior=0.9, undecided=0.0)
-    shares = told.metrics["by_source"]["real"]
-    assert told.metrics["threshold"]["value"] == 0.95
-    assert shares["mutable_part"] == 0.7
-    assert shares["corrected_mutable"] == pytest.approx(0.1)  # 1 - .3 / (1/3)
-    assert shares["corrected_mutable_low"] < 0.1 < shares["corrected_mutable_high"] < 0.45
+    step = split_by(tmp_path, threshold="auto", precision=0.98, prior=0.9, undecided=0.0)
+    shares = step.metrics["by_source"]["real"]
+    assert step.metrics["threshold"]["value"] == 0.95
+    assert (shares["mutable_part"], shares["labelled_mutable"], shares["labelled_questions"]) == (
+        0.7,
+        0.1,
+        300,
+    )
     expected = (90 * 0.05 + 180 * 0.08 + 30 * 0.6) / 300
     assert shares["expected_mutable"] == pytest.approx(expected, abs=1e-4)
-    assert (
-        shares["expected_mutable_low"]
-        < expected
-        < shares["expected_mutable_high"]
-        < shares["mutable_part_low"]
-    )
-    half = split_by(tmp_path, threshold="auto", precision=0.98, prior=0.9, undecided=0.01)
-    assert "corrected_mutable" not in half.metrics["by_source"]["real"]
+    assert shares["expected_mutable_low"] < 0.1 < shares["expected_mutable_high"] < shares["mutable_part_low"]
+    other = step.metrics["by_source"]["nq_open"]
+    assert (other["labelled_questions"], other["labelled_mutable"]) == (0, None)
 
 
 @pytest.mark.parametrize("p", [None, float("nan"), -0.1, 1.1])

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.errors import StageError
-from pipelines.evergreen.threshold import Point, Scored, at, choose, curve, precision_at, prevalence, wilson
+from pipelines.evergreen.threshold import Scored, at, choose, curve, precision_at, wilson
 
 SCORES = st.sampled_from([n / 20 for n in range(21)])
 # question -> label and the scores of its wordings; both labels are there.
@@ -122,29 +122,3 @@ def test_the_stated_precision_holds_in_the_world_as_often_as_stated() -> None:
         true = precision_at(0.7, min(1.0, (1 - t) / 0.7), max(0.0, (0.8 - t) / 0.8))
         failed += true < 0.9
     assert failed <= 20  # at most one in ten; the bound is cautious, so far fewer
-
-
-def test_the_share_of_mutable_questions_is_corrected_for_how_the_threshold_errs() -> None:
-    # Rogan and Gladen 1978: (p + specificity - 1) / (sensitivity + specificity - 1), of the evergreen ones.
-    point = Point(0.8, 0.0, 0.0, kept=0.6, passed=0.1, evergreen=400, mutable=100)
-    share, low, high = prevalence(0.5, 1000, point, 0.95) or (0.0, 0.0, 0.0)
-    assert share == pytest.approx(1 - (0.5 - 0.1) / (0.6 - 0.1))
-    assert 0.0 <= low < share < high < 0.5
-    assert (prevalence(0.2, 1000, point, 0.95) or ())[:2] == (0.0, 0.0), "more lie above than if all were"
-    assert (prevalence(1.0, 1000, point, 0.95) or ())[0] == 1.0
-    assert prevalence(0.5, 1000, Point(0.8, 0.0, 0.0, 0.3, 0.3, 400, 100), 0.95) is None
-
-
-def test_the_corrected_share_is_right_as_often_as_stated() -> None:
-    missed = 0
-    for seed in range(200):
-        drawn = random.Random(seed)
-        rows = [Scored(f"e{n}", drawn.uniform(0.3, 1.0), True) for n in range(300)]
-        rows += [Scored(f"m{n}", drawn.uniform(0.0, 0.8), False) for n in range(100)]
-        point = at(rows, 0.75, 0.7, 0.9)
-        asked = [
-            drawn.uniform(0.3, 1.0) if drawn.random() < 0.85 else drawn.uniform(0.0, 0.8) for _ in range(400)
-        ]
-        _, low, high = prevalence(sum(p < 0.75 for p in asked) / 400, 400, point, 0.9) or (0.0, 1.0, 0.0)
-        missed += not low <= 0.15 <= high
-    assert missed <= 20  # at most one in ten; the worst ends together are cautious, so fewer
