@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any
 from pipelines.data.config import Share
 from pipelines.data.rows import digest
 from pipelines.data.tables import replace
-from pipelines.errors import ConfigError
+from pipelines.errors import ConfigError, StageError
 from pipelines.evergreen.eg_e5 import encoder as bert
 from pipelines.evergreen.eg_e5.calibration import need_both
+from pipelines.evergreen.eg_e5.encoder_folder import in_folder
 from pipelines.evergreen.eg_e5.hidden import Below, Hidden
-from pipelines.evergreen.eg_e5.tuned import HEAD, Tuned, logits
+from pipelines.evergreen.eg_e5.tuned import HEAD, Tuned, logits, unfit_network
 from pipelines.training.examples import in_turn
 
 if TYPE_CHECKING:
@@ -107,30 +108,46 @@ class Tuner:
                 self.hidden.of(texts, seen)
 
     def _network(self, shown: Shown, turns: Sequence[Sequence[int]], seed: int, nth: int) -> bert.Weights:
-        library = bert.need("safetensors.torch")
         recipe = {k: v for k, v in asdict(self.recipe).items() if k not in ("kind", "path", "networks")}
         name = digest("fit", self.below.identity, recipe, shown.identity, seed, nth)
         path = None if self.kept is None else self.kept / "fits" / f"{name}.safetensors"
-        if path is not None and path.is_file():
-            found: bert.Weights = library.load_file(path)
+        if (found := self._found(path)) is not None:
             return found
         own = int(digest("tuning", seed, nth), 16) % 2**63
         epochs = schedule(self.recipe, turns, nth, own)
         self.see([shown.texts[i] for i in sorted({int(i) for rows in epochs for i in rows})])
         trained = train(self.recipe, self.hidden, shown, epochs, own, self.watch)
+        if fault := unfit_network(trained, self.below.encoder.sizes, self.below.cut):
+            cure = "lower training.evergreen.encoder.learning_rate"
+            raise StageError(f"fine-tuning went astray: {fault}", where="training.evergreen", cure=cure)
         if path is not None:
+            library = bert.need("safetensors.torch")
             replace(path, lambda beside: library.save_file(trained, beside))
         return trained
+
+    def _found(self, path: Path | None) -> bert.Weights | None:
+        """The fit that is kept here; None where there is none that can be used (a dying disk)."""
+        if path is None or not path.is_file():
+            return None
+        try:
+            found: bert.Weights = bert.need("safetensors.torch").load_file(path)
+        except Exception:  # the library's own errors have no common class
+            return None
+        return None if unfit_network(found, self.below.encoder.sizes, self.below.cut) else found
 
 
 def tuner(recipe: Tuning, root: Path, watch: Watch) -> Tuner | None:
     """What the recipe asks for, None for a frozen encoder. A path is taken from the workspace."""
     if recipe.kind == FROZEN:
         return None
-    encoder = bert.in_folder(root / recipe.path) if recipe.path else bert.packaged()
+    encoder = in_folder(root / recipe.path) if recipe.path else bert.packaged()
     if recipe.layers > encoder.sizes.layers:
         what = f"the encoder has {encoder.sizes.layers} layers, {recipe.layers} cannot be trained"
         raise ConfigError(what, where="training.evergreen.encoder.layers")
+    room = encoder.sizes.positions - encoder.sizes.first_position
+    if recipe.tokens > room:
+        what = f"the encoder has places for {room} tokens, {recipe.tokens} cannot be shown"
+        raise ConfigError(what, where="training.evergreen.encoder.tokens")
     cut = encoder.sizes.layers - recipe.layers
     below = Below(encoder, cut, recipe.prefix, recipe.tokens)
     return Tuner(recipe, below, root / ".headrace" / "encoder", watch)

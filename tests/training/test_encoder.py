@@ -14,6 +14,7 @@ import pytest
 
 from pipelines.errors import ConfigError, EnvironmentFault, InputError
 from pipelines.evergreen.eg_e5 import encoder as bert
+from pipelines.evergreen.eg_e5.encoder_folder import in_folder, keep
 from pipelines.evergreen.eg_e5.hidden import Below, Hidden
 from pipelines.evergreen.eg_e5.packaged_encoder import read
 from tests.training.tiny_encoder import make
@@ -35,7 +36,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def encoder(folder: Path) -> bert.Encoder:
-    return bert.in_folder(folder)
+    return in_folder(folder)
 
 
 def states(encoder: bert.Encoder, texts: list[str], cut: int) -> list[np.ndarray]:
@@ -46,7 +47,7 @@ def states(encoder: bert.Encoder, texts: list[str], cut: int) -> list[np.ndarray
 def test_the_layers_compute_what_the_reference_implementation_does(tmp_path: Path, kind: str) -> None:
     transformers: Any = importlib.import_module("transformers")
     torch: Any = importlib.import_module("torch")
-    ours = bert.in_folder(make(tmp_path, kind))
+    ours = in_folder(make(tmp_path, kind))
     reference = transformers.AutoModel.from_pretrained(tmp_path, add_pooling_layer=False).eval()
     for text, state in zip(TEXTS, states(ours, TEXTS, 3), strict=True):
         ids = ours.tokens([text], "query: ", 20)
@@ -82,23 +83,53 @@ def test_what_is_kept_is_not_computed_again_and_is_the_same(encoder: bert.Encode
     assert Hidden(Below(encoder, 1), tmp_path).missing(TEXTS)  # another cut keeps its own
 
 
-def test_a_torn_shard_holds_nothing_and_is_made_anew(encoder: bert.Encoder, tmp_path: Path) -> None:
+@pytest.mark.parametrize("at", [0, 26, 40, 70, 200, -40, -12, None])
+def test_a_damaged_shard_holds_nothing_and_is_made_anew(
+    encoder: bert.Encoder, tmp_path: Path, at: int | None
+) -> None:
+    """Torn, or a few bytes of the archive's and the arrays' heads turned."""
     below = Below(encoder, 2)
     found = Hidden(below, tmp_path).of(TEXTS)
     (shard,) = (tmp_path / below.identity).glob("*.npz")
-    shard.write_bytes(shard.read_bytes()[:-200])
+    content = bytearray(shard.read_bytes())
+    if at is None:
+        del content[-200:]
+    else:
+        content[at : at + 4 if at != -12 else None] = b"\xa9" * 4
+    shard.write_bytes(content)
     again = Hidden(below, tmp_path)
-    assert len(again.missing(TEXTS)) == len(TEXTS)
+    assert len(again.missing(TEXTS)) in (len(TEXTS), 0 if at in (40, -40) else -1)  # those two say nothing
     assert [s.tobytes() for s in again.of(TEXTS)] == [s.tobytes() for s in found]
     assert not Hidden(below, tmp_path).missing(TEXTS)
 
 
 def test_the_kept_lower_part_gives_the_bits_of_the_whole(encoder: bert.Encoder, tmp_path: Path) -> None:
-    bert.keep(encoder, 2, tmp_path)
-    part = bert.in_folder(tmp_path, 2, encoder.identity)
+    keep(encoder, 2, tmp_path)
+    part = in_folder(tmp_path, 2, encoder.identity)
     assert part.identity == encoder.identity
     for a, b in zip(states(part, TEXTS, 2), states(encoder, TEXTS, 2), strict=True):
         assert a.tobytes() == b.tobytes()
+
+
+def spoil(folder: Path, damage: str) -> None:
+    """Each file stays readable; together they are no encoder that can be run."""
+    told = json.loads((folder / "config.json").read_text())
+    pieces = json.loads((folder / "tokenizer.json").read_text())
+    safetensors: Any = importlib.import_module("safetensors.torch")
+    weights = safetensors.load_file(folder / "model.safetensors")
+    if damage == "heads":
+        told["num_attention_heads"] = 3
+    elif damage == "number":
+        weights["encoder.layer.2.output.dense.bias"][3] = float("nan")
+    elif damage == "pieces":
+        pieces["model"]["vocab"]["later"] = 99
+    else:
+        tables = [n for n in weights if n.startswith("embeddings.")]
+        told["hidden_size"] = 32
+        weights |= {n: weights[n].repeat(*[1] * (weights[n].dim() - 1), 2) for n in tables}
+    (folder / "config.json").write_text(json.dumps(told))
+    (folder / "tokenizer.json").write_text(json.dumps(pieces))
+    safetensors.save_file(weights, folder / "model.safetensors")
 
 
 @pytest.mark.parametrize(
@@ -108,6 +139,10 @@ def test_the_kept_lower_part_gives_the_bits_of_the_whole(encoder: bert.Encoder, 
         ("weights", "not readable"),
         ("kind", "an encoder of kind 'gpt2'"),
         ("config", "not the configuration of an encoder"),
+        ("heads", "the heads share the hidden size evenly"),
+        ("shape", r"query.weight is of shape \[16, 16\], not \[32, 32\]"),
+        ("number", "output.dense.bias holds what is no number"),
+        ("pieces", "has a piece of number 99, the encoder knows 17"),
     ],
 )
 def test_a_folder_that_is_no_encoder_is_one_clear_error(
@@ -122,10 +157,12 @@ def test_a_folder_that_is_no_encoder_is_one_clear_error(
     elif damage == "kind":
         told = json.loads((broken / "config.json").read_text())
         (broken / "config.json").write_text(json.dumps({**told, "model_type": "gpt2"}))
-    else:
+    elif damage == "config":
         (broken / "config.json").write_text('{"model_type": "bert"}')
+    else:
+        spoil(broken, damage)
     with pytest.raises((InputError, ConfigError), match=what):
-        bert.in_folder(broken)
+        in_folder(broken)
 
 
 def test_a_missing_package_names_its_cure(monkeypatch: pytest.MonkeyPatch) -> None:

