@@ -23,7 +23,7 @@ from pipelines.data.rows import Schema
 from pipelines.errors import ConfigError
 from pipelines.evergreen.refreshing.due import Intervals, can_change, refresh_after
 from pipelines.evergreen.refreshing.history import NEVER_ANSWERED, Held, Seen, fold, key_with
-from pipelines.evergreen.refreshing.observations import Noted, Observation, Unusable, read
+from pipelines.evergreen.refreshing.observations import Noted, Observation, Unusable, is_of_an_act, read
 from pipelines.evergreen.refreshing.points import Key, usable_points
 from pipelines.evergreen.reviewing import review
 from pipelines.evergreen.schema import EVERGREEN, FILTERED, HISTORY, MUTABLE
@@ -112,10 +112,11 @@ def run(step: Step, params: Params) -> None:
         if history[0]["review"]:
             cases.append(case_of(row, held))
     review.write_cases(step.out(review.OUT), cases)
+    acts = [o for r, o in noted if isinstance(o, Observation) and is_of_an_act(r, o)]
     step.metrics = {
         "questions": dict(sorted(notes.items())),
         "observations": {"read": len(noted), "used": used},
-        "requests": requests(by_key, [o for _, o in noted if isinstance(o, Observation)], decided),
+        "requests": requests(by_key, acts, decided),
     }
 
 
@@ -208,7 +209,10 @@ def requests(
     told: Sequence[Observation],
     decided: Mapping[Key, review.Decision],
 ) -> dict[str, Any]:
-    """What was asked on the days of the observations, against asking for every row on each of them."""
+    """What was asked on the days of the observations, against asking for every row on each of them.
+
+    `told`: of acts of `headrace refresh`; the days that a person notes are no days on which anybody asks.
+    """
     asked = {(o.as_of, o.question_id, o.language) for o in told if (o.question_id, o.language) in rows}
     days = {day for day, *_ in asked}
     audited = sum(not changes(rows[q, c], decided.get((q, c))) for _, q, c in asked)

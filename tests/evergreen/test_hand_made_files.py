@@ -156,6 +156,16 @@ def test_a_row_that_was_seen_on_a_day_to_come_is_told(root: Path) -> None:
     assert "a date may be wrong" not in str(refresh(root, DAY))
 
 
+def test_a_clock_that_goes_back_asks_for_nothing_that_was_seen_since(root: Path) -> None:
+    assert refresh(root, DAY).answered == 1
+    before = files(root)
+    back = refresh(root, date(2025, 2, 1))
+    assert (back.answered, back.ahead) == (0, 2)
+    assert {name[:10] for name in files(root)} <= {"2025-03-01", "2025-02-01"}
+    assert set(before) <= set(files(root))
+    assert refresh(root, DAY).file is None
+
+
 NOW = datetime(2026, 11, 30, 23, 30, tzinfo=UTC)
 
 

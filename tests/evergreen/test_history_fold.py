@@ -24,7 +24,8 @@ from pipelines.gates.evergreen import measures
 from pipelines.step import Step
 
 D = [date(2025, 1, 1) + timedelta(days=n) for n in range(60)]
-DAYS = st.one_of(st.none(), st.sampled_from(D))
+ENDS = [date.min, date(2024, 2, 29), date.max]  # of the calendar, and a day that most years lack
+DAYS = st.one_of(st.none(), st.sampled_from([*D, *ENDS]))
 # One answer a day, as `contradicting` leaves it.
 POINTS = st.dictionaries(DAYS, st.sampled_from("abc"), max_size=12).map(
     lambda told: [Seen(answer, day) for day, answer in told.items()]
@@ -40,6 +41,17 @@ def test_intervals_follow_one_another_and_only_the_last_is_open(points: list[See
     assert [h.valid_to for h in held[-1:]] == ([None] if points else [])
     assert all(a.answer != b.answer for a, b in pairwise(held))
     assert sum(h.days for h in held) == len(points)
+
+
+@given(POINTS, st.sampled_from(["fast", "slow", "unknown"]))
+def test_only_the_open_interval_of_a_dated_answer_falls_due_and_not_before_it_was_seen(
+    points: list[Seen], rate: str
+) -> None:
+    rows = history(filtered("Who leads?", change_rate=rate), *fold(points))
+    assert all(r["refresh_after"] is None for r in rows[:-1])
+    for r in rows[-1:]:
+        assert (r["refresh_after"] is None) is (r["as_of"] is None)
+        assert r["as_of"] is None or r["as_of"] <= r["refresh_after"]
 
 
 @given(POINTS, st.randoms())
@@ -312,6 +324,16 @@ def test_asking_in_vain_is_counted_and_changes_no_history(questions: Path) -> No
     assert step.metrics["requests"] == {
         "days": 3, "asked": 3, "of_evergreen": 0, "everything": 9, "saved": 6, "saved_share": 0.6667,
     }  # fmt: skip
+
+
+def test_days_that_a_person_notes_save_no_requests(questions: Path) -> None:
+    note(questions, "wholeads", d1="Bo")
+    lines = [{"question_id": "wholeads", "language": "en", "answer": "Bo", "as_of": str(d)} for d in D[2:40]]
+    (questions / FOLDER / "archive.jsonl").write_text("".join(json.dumps(x) + "\n" for x in lines))
+    step = run_refresh(questions)
+    assert step.metrics["observations"] == {"read": 39, "used": 39}
+    told = step.metrics["requests"]
+    assert (told["days"], told["asked"], told["everything"], told["saved"]) == (1, 1, 3, 2)
 
 
 def test_the_answers_of_models_that_a_row_rests_on_are_named(questions: Path) -> None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
@@ -66,6 +67,7 @@ class Unusable:
 
 
 Noted = tuple[Record, Observation | Unusable]
+NAMED = re.compile(r"(\d{4}-\d\d-\d\d)-[0-9a-f]{12}\.jsonl")  # as `write` names a file
 
 
 def read(root: Path) -> list[Noted]:
@@ -130,6 +132,12 @@ def parse(record: Record) -> Observation | Unusable:
         response=response,
         why=why if nothing else "",
     )
+
+
+def is_of_an_act(record: Record, o: Observation) -> bool:
+    """Whether asking on that day gave it, and not a person, who may note any days."""
+    named = NAMED.fullmatch(record.file)
+    return named is not None and named[1] == o.as_of.isoformat()
 
 
 def cannot_be_noted(answer: str) -> tuple[str, str]:
