@@ -3,6 +3,9 @@
 Law: the endpoint's key goes into one header and nowhere else; whatever comes back is scrubbed of
 it (`secret.py`). Redirects are not followed, so the key never goes to another host.
 
+A request that the server is known not to have read, since it had closed a kept-alive connection, goes out
+at once on a new one, within the same attempt: it was not sent before (`connections.py`).
+
 Time-outs: of the connection, of the first byte (streamed: the first token; the server's silence
 later too), of the whole. A proxy is taken from the environment, not for a server that is ours.
 """
@@ -21,6 +24,7 @@ from yarl import URL
 
 from pipelines.errors import ConfigError, EnvironmentFault
 from pipelines.llm.answer import Failure
+from pipelines.llm.connections import SENDING, Connector, Sending
 from pipelines.llm.limits import read_limits
 from pipelines.llm.protocol import PATHS, Reply, read_reply
 from pipelines.llm.secret import Secret
@@ -62,7 +66,7 @@ class Transport:
         if self._secret.value:
             headers["Authorization"] = f"Bearer {self._secret.value}"
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0),
+            connector=Connector(),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers=headers,
             skip_auto_headers=("User-Agent", "Accept-Encoding"),
@@ -76,7 +80,22 @@ class Transport:
 
     async def attempt(self, url: str, kind: str, model: str, body: bytes, key: str) -> Reply:
         """Send once. Raises HeadraceError only for what would meet every request alike."""
-        target = self._targets.get((url, kind)) or self._target(url, kind)
+        target, sending = self._targets.get((url, kind)) or self._target(url, kind), Sending()
+        token = SENDING.set(sending)
+        try:
+            reply = await self._once(target, sending, kind, model, body, key)
+            if reply is None:
+                sending.anew = True
+                reply = await self._once(target, sending, kind, model, body, key)
+            assert reply is not None  # of a new connection it always is known
+            return reply
+        finally:
+            SENDING.reset(token)
+
+    async def _once(
+        self, target: _Target, sending: Sending, kind: str, model: str, body: bytes, key: str
+    ) -> Reply | None:
+        """The reply; None when the request was not read, on a connection that was kept alive for too long."""
         try:
             async with self._session.post(
                 target.url, data=body, headers={KEY_HEADER: key}, allow_redirects=False, proxy=target.proxy
@@ -97,11 +116,13 @@ class Transport:
             cure = "check llm.base_url, or set SSL_CERT_FILE to the authority's certificate"
             raise EnvironmentFault(what, where=target.where, cure=cure) from None
         except (aiohttp.ClientError, OSError) as error:
+            if await sending.unread():
+                return None
             left = not isinstance(error, aiohttp.ClientConnectorError)
-            return _failed(Failure.NETWORK, f"{type(error).__name__} at {safe(url)}", left=left)
+            return _failed(Failure.NETWORK, f"{type(error).__name__} at {target.where}", left=left)
         except _Broken as error:
             return Reply(Kept("", failure=Failure.BROKEN_BODY, detail=str(error)))
-        if status != 200 and (stop := stop_of(status, raw, safe(url), PATHS[kind], model)) is not None:
+        if status != 200 and (stop := stop_of(status, raw, target.where, PATHS[kind], model)) is not None:
             raise stop
         return read_reply(status, raw, kind, limits.retry_after_s, limits)
 
@@ -148,7 +169,8 @@ class Transport:
             what = "has a password, and there is a key in the environment"
             raise ConfigError(what, where=where, cure=f"take the one out, or unset {KEY_VARIABLES[0]}")
         try:
-            target = _Target(URL(url + PATHS[kind]), where, None if self._ours else _proxy(url), secret)
+            proxy = None if self._ours else _proxy(url)
+            target = _Target(URL(url + PATHS[kind]), where, proxy, secret)
         except ValueError:  # which would name a password
             raise ConfigError("is not an address of an endpoint", where=where, cure=cure) from None
         self._targets[url, kind] = target
