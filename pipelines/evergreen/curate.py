@@ -85,9 +85,9 @@ def run(step: AskingStep, params: Params) -> None:
     waiting = {*decided.dropped, *decided.differing}
     found = gather([row for i, own in by_id.items() if i not in waiting for row in own])
     verdicts = decide(found)
-    left = {q.id: q for q in found if q.id not in verdicts.gone}
+    left = {q.id: q for q in found if not verdicts.goes(q.id)}
     decide_near([*left.values()], _kin(step, params, [r for i in left for r in by_id[i]]), verdicts)
-    standing = [q for q in left.values() if q.split == TRAIN and q.id not in verdicts.gone]
+    standing = [q for q in left.values() if q.split == TRAIN and not verdicts.goes(q.id)]
     held = [Held(q.id, q.label, {r["language"]: r["question"] for r in by_id[q.id]}) for q in standing]
     capped = over_the_cap(held, params.templates, params.template_share, step.seed)
     ends = Ends(verdicts, decided, capped, by_id)
@@ -173,7 +173,7 @@ def _settle(step: Step, row: Row, ends: Ends) -> None:
         step.reject(item, "dropped_by_person", detail=why, parents=[item], raw=row["question"])
     elif differing is not None:
         step.reject(item, "decisions_differ", parents=[item], raw=row["question"])
-    elif question in verdicts.gone:
+    elif verdicts.goes(question):
         _reject_for_another(step, row, ends)
     elif question in ends.capped:
         name = ends.capped[question]

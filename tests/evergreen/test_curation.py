@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from pipelines.data.duplicates import Groups, question_key
 from pipelines.evergreen.curate import Question, decide, tidy
+from pipelines.evergreen.curating import curation
 
 
 def q(name: str, *keys: str, split: str = "train", label: str = "evergreen") -> Question:
@@ -161,3 +162,58 @@ def test_rows_end_once_each_with_the_reason_and_the_twin(tmp_path: Path) -> None
     out = pl.read_parquet(step.folder / "rejected.parquet")
     assert set(out["item"]) | {p for row in kept["parents"] for p in row} == ingested
     assert set(out.filter(reason="duplicate")["parents"].list.len()) == {2}
+
+
+QUESTIONS = st.builds(
+    Question,
+    st.uuids().map(str),
+    st.sampled_from(["train", "dev", "test", "pool"]),
+    st.sampled_from(["evergreen", "mutable", "unknown"]),
+    st.frozensets(st.sampled_from(["en a", "en b", "fr a"]), min_size=1),
+)
+
+
+@given(st.lists(QUESTIONS, max_size=12, unique_by=lambda question: question.id))
+def test_what_is_decided_follows_from_every_pair_of_equal_questions(found: list[Question]) -> None:
+    verdicts = decide(found)
+    for one in found:
+        others = [o for o in found if o.id != one.id and o.keys & one.keys]
+        known = {one.label, "unknown"}
+        against = [o.id for o in others if "unknown" not in (one.label, o.label) and o.label not in known]
+        if one.split == "test":
+            against = [i for i in against if any(o.id == i and o.split == "test" for o in others)]
+        assert verdicts.conflicts.get(one.id) == (min(against) if against else None)
+        in_test = one.split != "test" and any(o.split == "test" for o in others)
+        in_dev = one.split == "train" and any(o.split == "dev" for o in others)
+        assert (one.id in verdicts.leaks_into_test, one.id in verdicts.leaks_into_dev) == (in_test, in_dev)
+
+
+def test_many_equal_questions_are_not_compared_each_with_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: Counter[str] = Counter()
+
+    def counted(a: Question, b: Question) -> bool:
+        compared["pairs"] += 1
+        return opposite(a, b)
+
+    opposite = curation.opposite
+    monkeypatch.setattr(curation, "opposite", counted)
+    verdicts = decide(
+        [q(f"{n:04}", "en a", "fr a", label=("evergreen", "mutable")[n % 2]) for n in range(2000)]
+    )
+    assert len(verdicts.conflicts) == 2000
+    assert compared["pairs"] <= 2 * 2000  # one of each label
+
+
+def test_what_goes_is_not_gathered_anew_for_each_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gathered: Counter[str] = Counter()
+
+    def gone(verdicts: curation.Verdicts) -> set[str]:
+        gathered["times"] += 1
+        return {*verdicts.conflicts, *verdicts.duplicates, *verdicts.benchmarks}
+
+    monkeypatch.setattr(curation.Verdicts, "gone", property(gone))
+    lines = "".join(f"A{'?' * n},1\n" for n in range(1, 40))
+    root = raw_folder(tmp_path, {"train.csv": f"English,is_evergreen\n{lines}"})
+    run_ingest(root)
+    assert run_curate(root).ledger.summary()["reasons"] == {"rejected(duplicate)": 38}
+    assert gathered["times"] <= 2

@@ -66,6 +66,10 @@ class Verdicts:
         """The ids of those that go."""
         return {*self.conflicts, *self.duplicates, *self.benchmarks}
 
+    def goes(self, question: str) -> bool:
+        """Whether the question of an id goes: `gone` without the making of a set."""
+        return question in self.conflicts or question in self.duplicates or question in self.benchmarks
+
 
 def opposite(a: Question, b: Question) -> bool:
     """True when both have a label and the labels differ."""
@@ -73,17 +77,21 @@ def opposite(a: Question, b: Question) -> bool:
 
 
 def decide(found: Sequence[Question]) -> Verdicts:
-    """What follows from equality. Linear in the number of wordings, but for what is equal to each other."""
-    holders: dict[str, list[Question]] = defaultdict(list)
-    for question in found:
+    """What follows from equality. Linear in the number of wordings, however many of them are equal.
+
+    Of those equal in one wording one of each split, label and benchmark, that with the smallest id, says
+    all that a rule asks of its kind; a question's own kind says nothing of it.
+    """
+    holders: dict[str, dict[tuple[str, str, str], Question]] = defaultdict(dict)
+    for question in sorted(found, key=lambda q: q.id):
         for key in question.keys:
-            holders[key].append(question)
+            holders[key].setdefault((question.split, question.label, question.benchmark), question)
     verdicts = Verdicts()
     for question in found:
-        equal = {o.id: o for k in question.keys for o in holders[k] if o.id != question.id}
+        equal = {o.id: o for k in question.keys for o in holders[k].values() if o.id != question.id}
         _conflict(question, equal.values(), verdicts)
         _marks(question, equal.values(), verdicts)
-    _duplicates([q for q in found if q.id not in verdicts.gone], verdicts)
+    _duplicates([q for q in found if not verdicts.goes(q.id)], verdicts)
     return verdicts
 
 

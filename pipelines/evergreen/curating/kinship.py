@@ -39,10 +39,11 @@ def kin_by_words(rows: Iterable[Row], threshold: float) -> list[Kin]:
     for language, by_key in sorted(by_language.items()):
         keys = sorted(by_key)
         texts = [min(r["question"] for r in by_key[key]) for key in keys]
+        standing = [_standing(by_key[key]) for key in keys]
         least = max(threshold, UNSPACED_LEAST) if language in UNSPACED_LANGUAGES else threshold
         for pair in pairs(texts, threshold=least, language=language):
-            for a in _standing(by_key[keys[pair.first]]):
-                for b in _standing(by_key[keys[pair.second]]):
+            for a in standing[pair.first]:
+                for b in standing[pair.second]:
                     if a != b:
                         _note(found, Kin(min(a, b), max(a, b), pair.similarity, language))
     return [kin for _, kin in sorted(found.items())]
