@@ -99,8 +99,11 @@ def test_a_decision_closes_a_case_in_all_stages(workspace: Path, capsys: pytest.
     ("arguments", "message"),
     [
         (["--decide", "abc", "drop", "--who", "Ann"], "there is no case 'abc'"),
-        (["--decide", "CASE", "perhaps", "--who", "Ann"], "decision: unknown_decision 'perhaps', expected"),
-        (["--decide", "CASE", "drop"], "who: missing_value"),
+        (
+            ["--decide", "CASE", "perhaps", "--who", "Ann"],
+            "decision: unknown_decision 'perhaps', expected evergreen, mutable, never, slow",
+        ),
+        (["--decide", "CASE", "drop"], "no one is named who decides (add --who NAME)"),
         (["--decide", "CASE", "drop", "--who", "Ann", "--when", "today"], "when: bad_date 'today'"),
         (["--who", "Ann"], "--who, --when, --change-rate and --answer go with --decide"),
     ],

@@ -490,7 +490,11 @@ def test_a_key_that_stands_twice_is_seen_wherever_the_record_lies(
     [
         ("crag.jsonl", "version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "a Git LFS pointer"),
         ("crag.jsonl", b"BZh91AY", "crag.jsonl:1: is not text but bzip2"),
-        ("q.json", '{"a": 1}', "no column holds questions (the file has: 'id', 'value')"),
+        (
+            "q.json",
+            '{"a": 1}',
+            "no column holds questions (the file has: 'id', 'value'; evergreen.ingest.columns says",
+        ),
         ("q.json", '"text"', "must be a list of objects"),
         ("q.csv", "question,query\nA?,B?\n", "columns 'question' and 'query' both claim to be the question"),
         ("q.csv", "question,Labels\nA?,1\n", "is column 'Labels' the label?"),

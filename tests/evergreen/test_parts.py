@@ -298,7 +298,7 @@ def test_a_probability_that_is_none_stops_the_stage(classified: Callable[..., St
     [
         ("evergreen.ingest", {}, "", "data/raw/evergreen: no raw files here"),
         ("evergreen.ingest", {"a.txt": "x"}, "", "holds no data files"),
-        ("evergreen.ingest", STRANGE, "", "no column holds questions (the file has: 'x', 'y')"),
+        ("evergreen.ingest", STRANGE, "", "(the file has: 'x', 'y'; evergreen.ingest.columns says"),
         ("evergreen.ingest", GOOD, "evergreen: {ingest: {limits: 3}}", "did you mean 'limit'?"),
         ("evergreen.ingest", GOOD, "evergreen: {ingest: {limit: -1}}", "must not be negative"),
         ("evergreen.curate", {}, "", "headrace run evergreen.ingest"),

@@ -253,7 +253,11 @@ def test_the_limit_takes_the_head_of_each_file(read_raw: Callable[..., Step]) ->
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
-        ("train.csv", "id,text\n1,x\n", "train.csv: no column holds questions (the file has: 'id', 'text')"),
+        (
+            "train.csv",
+            "id,text\n1,x\n",
+            "train.csv: no column holds questions (the file has: 'id', 'text'; evergreen.ingest.columns says",
+        ),
         ("train.csv", "English,is_evergren\nA?,1\n", "is column 'is_evergren' the label?"),
         (
             "q.jsonl",

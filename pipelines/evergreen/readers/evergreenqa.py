@@ -80,10 +80,10 @@ def by_language(named: Mapping[str, str | None], file: str) -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
-def unknown(what: str, sheet: Sheet) -> InputError:
-    """The refusal of a file, with the columns that it has."""
+def unknown(what: str, sheet: Sheet, more: str = "") -> InputError:
+    """The refusal of a file, with the columns that it has and what `more` there is to say."""
     have = ", ".join(map(repr, sheet.columns)) or "no columns"
-    return InputError(what, where=sheet.name, cure=f"the file has: {have}")
+    return InputError(what, where=sheet.name, cure=f"the file has: {have}{more}")
 
 
 def _used(frame: Frame, wordings: Mapping[str, str], answers: Mapping[str, str]) -> Sequence[str]:

@@ -42,5 +42,6 @@ def recognise(sheet: Sheet, reading: Reading | None = None) -> Reader | Aliases:
             return wide
     read = plain.fit(sheet, reading)
     if read is None:
-        raise evergreenqa.unknown("no column holds questions", sheet)
+        more = "; evergreen.ingest.columns says which does"
+        raise evergreenqa.unknown("no column holds questions", sheet, more)
     return read

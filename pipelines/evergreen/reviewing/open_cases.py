@@ -98,6 +98,8 @@ def decide(root: Path, name: str, said: Mapping[str, str | None]) -> Decision:
     if not isinstance(told, Decision):
         what = "nothing is decided" if told is None else f"{told.reason} {told.detail}".strip()
         column = "decision" if told is None else told.column
+        if not said.get("who"):
+            raise ConfigError("no one is named who decides", where="headrace review", cure="add --who NAME")
         raise ConfigError(f"{column}: {what}", where="headrace review", cure="see headrace review --help")
     _append(root, [line])
     return told

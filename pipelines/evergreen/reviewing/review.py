@@ -34,6 +34,7 @@ from pipelines.step import Step
 FOLDER = "data/review/evergreen"
 OUT = "review.jsonl"
 DROP = "drop"
+DECISIONS = "evergreen, mutable, never, slow, fast or drop"
 
 Wording = tuple[str, str]  # language, question_key
 
@@ -183,7 +184,7 @@ def _ruled(said: object, rate: object) -> tuple[str, str] | Unusable:
         return DROP, UNKNOWN
     label = parse_label(said)
     if label is None:
-        return Unusable("unknown_decision", "decision", f"{said!r}, expected evergreen, mutable or drop")
+        return Unusable("unknown_decision", "decision", f"{said!r}, expected {DECISIONS}")
     if rate in (None, "", UNKNOWN):
         return label.value, label.rate
     told = parse_label(rate)
