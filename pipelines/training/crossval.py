@@ -120,11 +120,15 @@ def _apart(rest: Examples, held: Examples, near: float) -> Examples:
     return rest.without({*close, *equal_leaks(rest.rows, held.rows)})
 
 
-def enough(examples: Examples, made: Sequence[str], least: int) -> bool:
-    """Whether each class has so many questions of real form that a fit to them means something."""
-    labels = {w.question_id: w.evergreen for w in examples.rows if w.source not in made}
+def enough(examples: Examples, how: Folds, least: int) -> bool:
+    """Whether each class has so many questions of real form that a fit to them means something, and some
+    in every two folds, so that what is fitted to the others of a fold sees both."""
+    labels = {w.question_id: w.evergreen for w in examples.rows if w.source not in how.made}
     counts = Counter(labels.values())
-    return min(counts[True], counts[False]) >= least
+    folds = {
+        label: {fold_of(q, how.seed, how.count) for q, y in labels.items() if y == label} for label in counts
+    }
+    return min(counts[True], counts[False]) >= least and all(len(f) > 1 for f in folds.values())
 
 
 def figures(found: OutOfFold, prior: float, seed: int) -> dict[str, Any]:

@@ -62,7 +62,6 @@ class Calibration:
     shift: str = COVARIATE  # or label: what differs where the model is used
     prior: Share = 0.0  # with shift label: of evergreen questions in use; 0: estimated
     made: tuple[str, ...] = ("synth", "template", "model")  # sources that are trained on, not scored
-
     ablate: tuple[str, ...] = ()  # of these sources: cross-validation once more without it
 
     def __post_init__(self) -> None:
@@ -118,14 +117,13 @@ def train(
     """
     wanted = recipe.calibration
     model = fit_parts(examples, recipe, seed, tuner)
-    if not enough(examples, wanted.made, wanted.least):
+    folds = Folds(wanted.made, wanted.folds, wanted.wordings, recipe.near, seed)
+    if not enough(examples, folds, wanted.least):
         halves = Mix({"bag": recipe.bag_share, "head": 1.0 - recipe.bag_share})
         if tuner is not None:
             halves = Mix(dict.fromkeys(("bag", "head", "encoder"), 1 / 3))
         what = f"fewer than {wanted.least} questions of a class: nothing is calibrated"
         return replace(model, mix=halves), {"calibration": what}
-
-    folds = Folds(wanted.made, wanted.folds, wanted.wordings, recipe.near, seed)
 
     def fit(part: Examples) -> Any:
         fitted = fit_parts(part, recipe, seed, tuner)

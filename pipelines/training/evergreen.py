@@ -35,6 +35,7 @@ from pipelines.training.drawn import Templates, drawn, is_drawn
 from pipelines.training.ensemble import Calibration, Recipe, Unlabelled, fit_parts, train
 from pipelines.training.examples import Examples
 from pipelines.training.held_scores import no_scores, scores
+from pipelines.training.sound import need_numbers, need_sound
 from pipelines.training.tuning import Tuning, tuner
 from pipelines.training.watched import watched
 
@@ -82,6 +83,7 @@ def run(step: AskingStep, params: Params) -> None:
     """Reads evergreen/curate; writes model/, contaminated/, metrics.json, the scores out of fold."""
     started = tracking.now()
     rows = step.read("evergreen/curate")
+    need_sound(rows)
     trained, test = wordings(rows, "train"), wordings(rows, "test")
     if not trained:
         raise StageError("no question is in the train split", where=step.name)
@@ -152,6 +154,7 @@ def embed(
     texts = [train[i].question for i in places] + [t.question for t in test]
     with step.client(params.backend) as client:
         vectors = step.embed(client, texts, model=params.embedding)
+    need_numbers(vectors, texts)
     return Examples(train, places, vectors[: len(places)]), vectors[len(places) :]
 
 

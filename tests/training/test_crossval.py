@@ -171,10 +171,21 @@ def test_a_source_that_is_all_of_one_label_weighs_by_itself() -> None:
 
 
 def test_made_questions_do_not_make_a_calibration_possible() -> None:
-    assert enough(examples(40), ("synth",), 20)
-    assert not enough(examples(40), ("synth",), 21)
+    assert enough(examples(40), FOLDS, 20)
+    assert not enough(examples(40), FOLDS, 21)
     few = Examples([wording(f"m{i}", "en", i % 2 == 0, "synth") for i in range(99)], [], np.empty((0, 1)))
-    assert not enough(few, ("synth",), 1)
+    assert not enough(few, FOLDS, 1)
+
+
+def test_a_class_whose_questions_lie_in_one_fold_calibrates_nothing() -> None:
+    """What is fitted to the other folds would not see it."""
+    names = [f"q{i}" for i in range(40)]
+    lone = next(q for q in names if fold_of(q, 7, 4) == 0)
+    other = next(q for q in names if fold_of(q, 7, 4) == 1)
+    rest = [wording(q, "en", True) for q in names if q not in (lone, other)]
+    for mutable, said in (([lone], False), ([lone, other], True)):
+        rows = [*rest, *(wording(q, "en", False) for q in mutable)]
+        assert enough(Examples(rows, [], np.empty((0, 1))), FOLDS, 1) is said
 
 
 def test_what_is_kept_out_of_fold_is_calibrated_as_the_model_is(monkeypatch: pytest.MonkeyPatch) -> None:
