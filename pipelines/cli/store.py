@@ -1,7 +1,7 @@
 """`headrace store`: what the response store holds, whether it is sound, and its way elsewhere.
 
 Law: nothing that was paid for is taken away unless told: damaged rows are set aside, an import
-overwrites nothing, and `prune` asks first and keeps what any row of a fresh graph reaches.
+overwrites nothing, and `prune` asks first and keeps what a row or a lock file reaches (`pruning.py`).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -139,6 +139,7 @@ def _import(args: argparse.Namespace, root: Path) -> int:
 
 
 def _prune(args: argparse.Namespace, root: Path) -> int:
+    from pipelines.cli.pruning import needed
     from pipelines.graph import writer
     from pipelines.llm.store import Store
     from pipelines.llm.store_upkeep import prunable, prune
@@ -147,12 +148,18 @@ def _prune(args: argparse.Namespace, root: Path) -> int:
     with ExitStack() as held:
         for place in places:
             held.enter_context(writer(place, "headrace store prune", _say))
-        answers, embeddings = _kept(places)
+        kept = needed(places, _say)
+        if kept.stages:
+            vectors = " and every vector" if kept.every_vector else ""
+            _say(
+                f"keeps every answer of {len(kept.stages)} stages{vectors}: {_few(kept.stages)} not fresh, "
+                "or their rows are gone; `headrace run` or `dvc checkout`, then prune, takes away more"
+            )
         store = held.enter_context(Store(_place(root)))
-        going = prunable(store, answers, embeddings)
+        going = prunable(store, kept.answers, kept.embeddings, kept.stages, every_vector=kept.every_vector)
         counts = " and ".join(f"{len(k):,} of {going.rows[t]:,} {t}" for t, k in going.keys.items())
         if not any(going.keys.values()):
-            print("nothing to prune: every row of the store is reached")
+            print("nothing to prune: every row of the store is reached, or may yet be")
             return 0
         if not args.yes:
             print(f"would take away {counts}, {going.bytes:,} bytes; add --yes to do it")
@@ -162,28 +169,6 @@ def _prune(args: argparse.Namespace, root: Path) -> int:
         f"took away {counts}, {going.bytes:,} bytes{'' if smaller else '; the file keeps its size for now'}"
     )
     return 0
-
-
-def _kept(places: Sequence[Path]) -> tuple[set[str], set[str]]:
-    """What the rows of these workspaces reach. A graph that is not fresh may yet need what no row shows."""
-    from pipelines import graph
-    from pipelines.lineage import reached
-
-    answers: set[str] = set()
-    embeddings: set[str] = set()
-    for place in places:
-        stale = graph.changed(place, say=_say)
-        if stale:
-            raise ConfigError(
-                f"{len(stale)} stages are not fresh, first {next(iter(stale))}: answers that they will use "
-                "would be taken away",
-                where=str(place),
-                cure="headrace run, or dvc checkout, then prune",
-            )
-        found = reached(place / "data")
-        answers |= found.answers.keys()
-        embeddings |= found.embeddings
-    return answers, embeddings
 
 
 @contextmanager
@@ -206,6 +191,12 @@ def _place(root: Path) -> Path:
     from pipelines.step import store_path
 
     return store_path(root)
+
+
+def _few(stages: Collection[str]) -> str:
+    """Up to three of them by name."""
+    named = ", ".join(sorted(stages)[:3])
+    return f"{named}{', ...' if len(stages) > 3 else ''} {'is' if len(stages) == 1 else 'are'}"
 
 
 def _say(text: str) -> None:

@@ -105,17 +105,33 @@ def verify(store: Store, progress: Callable[[int], None] | None = None) -> Check
     return Checked(seen["answers"], seen["embeddings"], damaged)
 
 
-def prunable(store: Store, answers: Iterable[str], embeddings: Iterable[str]) -> Prunable:
-    """What is neither among `answers` nor among `embeddings`."""
+def prunable(
+    store: Store,
+    answers: Iterable[str],
+    embeddings: Iterable[str],
+    stages: Iterable[str] = (),
+    *,
+    every_vector: bool = False,
+) -> Prunable:
+    """What is neither among `answers` nor asked for `stages` (or to repair an answer of theirs), nor among
+    `embeddings` unless `every_vector` is kept."""
+    asked_for = sorted({name for s in stages for name in (s, s.partition("@")[0])})
+    purpose = "substr(purpose, 1, instr(purpose || ' ', ' ') - 1)"  # its first word: the stage
+    free = {
+        "answers": f"{purpose} NOT IN ({marks(len(asked_for))})",
+        "embeddings": str(int(not every_vector)),
+    }
+    values: dict[str, Sequence[str]] = {"answers": asked_for, "embeddings": ()}
     kept = {
         "answers": {bytes.fromhex(k) for k in answers},
         "embeddings": {bytes.fromhex(k) for k in embeddings},
     }
     keys, rows, size = {}, {}, 0
     for table in TABLES:
-        listed = store.query(f"SELECT key, {SIZE[table]} FROM {table} ORDER BY key")
-        gone = [(key, n) for key, n in listed if key not in kept[table]]
-        keys[table], rows[table] = [key for key, _ in gone], len(listed)
+        query = f"SELECT key, {SIZE[table]} FROM {table} WHERE {free[table]} ORDER BY key"
+        gone = [(key, n) for key, n in store.query(query, values[table]) if key not in kept[table]]
+        keys[table] = [key for key, _ in gone]
+        rows[table] = int(store.query(f"SELECT count(*) FROM {table}")[0][0])
         size += sum(n for _, n in gone)
     return Prunable(keys, rows, size)
 

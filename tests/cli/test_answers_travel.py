@@ -6,6 +6,7 @@ import json
 import shutil
 import sqlite3
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -158,7 +159,7 @@ def test_a_replay_that_misses_names_stage_row_and_field(clone: Answering) -> Non
     assert "more of the requests at hand are not stored" in said
 
 
-def test_prune_keeps_what_a_fresh_graph_reaches_asks_first_and_refuses_a_stale_one(
+def test_prune_asks_first_and_keeps_what_rows_and_locks_reach_or_a_stale_stage_may_use(
     made: Answering, tmp_path: Path
 ) -> None:
     there = Answering(shutil.copytree(made.folder, tmp_path / "copy", symlinks=True))
@@ -177,11 +178,18 @@ def test_prune_keeps_what_a_fresh_graph_reaches_asks_first_and_refuses_a_stale_o
         assert set(store.answers(used(there.folder))) == used(there.folder)
         assert store.count() == kept
     assert "nothing to prune" in there.run("store", "prune")
+    with Store(path) as store:  # a run of other parameters that was killed, and what nobody needs
+        half = replace(unreached(), purpose="trit.translate@fr")
+        named = named_request(question(2), "scripted", "name:scripted")
+        store.put([half, replace(unreached(), key=named.key, request=named.canonical)])
     (there.folder / "data/trit/translate/fr/rows.parquet").unlink()
-    said = there.run("store", "prune", "--yes", expect=1)
-    assert "stages are not fresh, first trit.translate@fr" in said
+    shutil.rmtree(there.folder / "data/trit/reason/fr")
+    said = there.run("store", "prune", "--yes")
+    assert f"took away 1 of {kept + 2} answers and 0 of {len(embedded(made.folder))} embeddings" in said
+    assert "keeps every answer of 4 stages: evaluation.answers, trit.feedback@fr, trit.reason@fr, ..." in said
     with Store(path) as store:
-        assert store.count() == kept
+        assert set(store.answers(used(made.folder))) == used(made.folder), "dvc.lock reaches them"
+        assert half.key in store.answers([half.key])
 
 
 def test_answers_that_are_lost_stop_the_stage_and_an_import_brings_them_back(

@@ -492,6 +492,19 @@ def test_prune_takes_away_what_is_not_kept_and_nothing_else(store: Store) -> Non
     assert store.embeddings([VECTOR_KEY]) == {}
 
 
+def test_prune_keeps_all_that_was_asked_for_a_stage_that_is_not_fresh(store: Store) -> None:
+    asked = {
+        10: "trit.translate@fr", 11: "trit.translate@fr repair", 12: "trit.translate@de",
+        13: "trit.translate", 14: "trit.translated@fr", 15: "",
+    }  # fmt: skip
+    store.put([replace(record(n), purpose=purpose) for n, purpose in asked.items()])
+    reached = [record(n).key for n in range(5)]
+    going = prunable(store, reached, [], ["trit.translate@fr"], every_vector=True)
+    assert going.keys["answers"] == sorted(bytes.fromhex(record(n).key) for n in (12, 14, 15))
+    assert going.keys["embeddings"] == []
+    assert going.rows == {"answers": 11, "embeddings": 1}
+
+
 def test_a_client_takes_what_its_store_lacks_from_a_lent_export_and_asks_only_the_rest(
     serve, store: Store, tmp_path: Path
 ) -> None:
