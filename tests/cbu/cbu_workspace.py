@@ -2,69 +2,35 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from pipelines.asking import AskingStep
 from pipelines.llm.answer import Answer, Failure, Usage
-from pipelines.llm.client import Pulse
-from pipelines.llm.request import Request, request_key
+from pipelines.llm.request import Request
+from tests.scripted_client import Scripted, ScriptedStep
 
 Script = Callable[[Request], str | Failure]
 
 
-class ScriptedClient:
-    """Answers by a script, in the order asked or in reverse; embeds a text by its words."""
+class ScriptedClient(Scripted):
+    """Answers by a script."""
 
     def __init__(self, script: Script, reverse: bool = False) -> None:
-        self.script, self.reverse = script, reverse
-        self.asked: list[Request] = []
-        self.embedded: set[str] | None = None
+        super().__init__(reverse=reverse)
+        self.script = script
 
-    def __enter__(self) -> ScriptedClient:
-        return self
-
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        pass
-
-    def pulse(self) -> Pulse:
-        return Pulse(len(self.asked), 0, 0, 0, 0, len(self.asked), 0, 0.0)
-
-    def answers(self, requests: Iterable[Request]) -> Iterator[Answer]:
-        self.asked = list(requests)
-        for request in reversed(self.asked) if self.reverse else self.asked:
-            said, key = self.script(request), request_key(request, "scripted")
-            if isinstance(said, Failure):
-                text = "cut in the mid" if said is Failure.LENGTH else ""
-                yield Answer(request, key, text, "length", Usage(10, 5), said, "as the script says")
-            else:
-                yield Answer(request, key, said, "stop", Usage(10, 5))
-
-    def embed(
-        self, texts: Sequence[str], *, model: str = "", prefix: str = "", progress: Any = None
-    ) -> np.ndarray:
-        vectors = np.zeros((len(texts), 64), dtype=np.float32)
-        for i, text in enumerate(texts):
-            for word in text.lower().split():
-                vectors[i, int(hashlib.md5(word.encode()).hexdigest(), 16) % 64] += 1
-        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-
-
-class ScriptedStep(AskingStep):
-    """A step whose models are scripted."""
-
-    scripted: ScriptedClient
-
-    def client(self, backend: str, model: str = "") -> Any:
-        return self.scripted
+    def answer(self, request: Request, key: str) -> Answer:
+        said = self.script(request)
+        if isinstance(said, Failure):
+            text = "cut in the mid" if said is Failure.LENGTH else ""
+            return Answer(request, key, text, "length", Usage(10, 5), said, "as the script says")
+        return Answer(request, key, said, "stop", Usage(10, 5))
 
 
 class Workspace:

@@ -17,8 +17,8 @@ pytestmark = pytest.mark.slow
 ASKED = Figures(100, 60, 40, 3, 1.5, 10.0, 7, 2).plain()
 METRICS = {
     "rows_per_s": 10.0, "answers": 100.0, "answers_asked": 60.0, "answers_stored": 40.0,
-    "answers_failed": 3.0, "answers_over_budget": 7.0, "answers_unpriced": 2.0, "stored_share": 0.3636, "cost_usd": 1.5,
-    "seconds": 10.0,
+    "answers_failed": 3.0, "answers_over_budget": 7.0, "answers_unpriced": 2.0, "stored_share": 0.3636,
+    "cost_usd": 1.5, "seconds": 10.0,
 }  # fmt: skip
 
 
