@@ -52,7 +52,10 @@ def on_source(graph: Graph, path: str) -> dg.SensorDefinition:
             return dg.SkipReason(f"{path} is not there")
         if now == asked:
             return dg.SkipReason(f"{path} is unchanged")
-        locked = dvc.lock(graph.root)
+        try:
+            locked = dvc.lock(graph.root)
+        except HeadraceError as e:  # cut short by a killed process
+            return dg.SkipReason(str(e))
         missing = [n for r in readers for n in graph.above[r] if n not in locked]
         if missing:
             return dg.SkipReason(f"{missing[0]} was never made, which is needed too")
@@ -81,7 +84,7 @@ def reporter(graph: Graph) -> dg.SensorDefinition:
         reload_when_stale(graph, context.log)
         try:
             told = report(context.instance, graph)
-        except HeadraceError as e:  # dvc.lock while it is being written
+        except HeadraceError as e:  # dvc.lock, cut short by a killed process
             return dg.SkipReason(str(e))
         return dg.SkipReason(f"reported {', '.join(told)}" if told else "nothing was made outside Dagster")
 

@@ -85,6 +85,16 @@ def test_a_source_sensor_waits_for_what_its_readers_need_too(
     assert asked(requests) == {"brook/judge", "evaluation/page"}
 
 
+@pytest.mark.parametrize("name", ["on_raw_brook", "report_shell_runs"])
+def test_a_sensor_skips_a_dvc_lock_that_was_cut_short_and_says_what_mends_it(
+    shell_made: Brook, instance: dg.DagsterInstance, name: str
+) -> None:
+    path = shell_made.root / "dvc.lock"
+    text = path.read_text()
+    path.write_text(text[: text.rindex("md5: ")])
+    assert tick(shell_made, instance, name) == ([], None, "dvc.lock: is cut short (headrace run mends it)")
+
+
 def test_the_run_that_a_sensor_asks_for_can_be_made(shell_made: Brook, instance: dg.DagsterInstance) -> None:
     _, cursor, _ = tick(shell_made, instance, "on_raw_brook")
     shell_made.words.write_text("pebble\n" + shell_made.words.read_text())
