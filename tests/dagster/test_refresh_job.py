@@ -32,7 +32,7 @@ def root(tmp_path: Path) -> Path:
     (tmp_path / "params.yaml").write_text(
         "seed: 7\nevergreen: {refresh: {facts: facts.csv, audit_share: 0.0}}\n"
     )
-    (tmp_path / "dvc.yaml").write_text("stages: {evergreen.refresh: {cmd: x}}\n")
+    (tmp_path / "dvc.yaml").write_text("stages: {}\n")
     return tmp_path
 
 
@@ -86,6 +86,7 @@ def test_a_day_that_is_none_ends_the_job_with_words(root: Path, instance: dg.Dag
     [
         ("seed: seven\n", "params.yaml: seed: must be int, is 'seven'"),
         ("evergreen: [1]\n", "params.yaml: evergreen: must be a mapping, is [1]"),
+        ("llm: [1]\nevergreen: {refresh: {source: model}}\n", "params.yaml: llm: must be a mapping, is [1]"),
         ("evergreen: {refresh: {fast_day: 3}}\n", "unknown key 'fast_day' (did you mean 'fast_days'?)"),
         ("evergreen: {refresh: {fast_days: 0}}\n", "must be in [1, 36525]"),
         ("evergreen: {refresh: {facts: gone.csv}}\n", "gone.csv: no facts here"),

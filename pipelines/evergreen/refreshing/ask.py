@@ -87,11 +87,12 @@ def refresh(root: Path, as_of: date, source: AnswerSource | Function | None = No
     `PartlyAsked`.
     """
     params, values = read_params(root / "params.yaml"), _values(root)
+    seed = _seed(params)
     if source is None:
         asking, bad = open_source(root, params, values)
     else:
         asking, bad = (source if isinstance(source, AnswerSource) else FunctionSource(source, "given")), ()
-    plan, known = _planned(root, as_of, values, params.get("seed", 0), free=asking.free)
+    plan, known = _planned(root, as_of, values, seed, free=asking.free)
     told = list(asking.ask(plan.asked))
     found, report = settle(plan, told, asking.origin, values)
     for torn in (root / FOLDER).glob(".*.tmp"):  # of a call that was killed
@@ -109,7 +110,7 @@ def refresh(root: Path, as_of: date, source: AnswerSource | Function | None = No
 def foretell(root: Path, as_of: date) -> tuple[Report, list[Asked]]:
     """What `refresh` would ask for, without asking. Raises HeadraceError."""
     values = _values(root)
-    seed = read_params(root / "params.yaml").get("seed", 0)
+    seed = _seed(read_params(root / "params.yaml"))
     plan, _ = _planned(root, as_of, values, seed, free=values.source == "facts")
     return plan.report, plan.asked
 
@@ -129,11 +130,13 @@ def open_source(
     from pipelines.evergreen.refreshing.source_model import ModelSource
 
     llm = params.get("llm") or {}
+    if not isinstance(llm, Mapping):
+        raise ConfigError(f"must be a mapping, is {llm!r}", where="params.yaml: llm")
     if not (values.model.model or llm.get("model") or os.environ.get("HEADRACE_LLM_MODEL")):
         raise ConfigError("no model is named", where=f"params.yaml: {section}.model.model")
     search = values.model.search
     found = load_function(search, root, f"{section}.model.search", 2, values.limit_s) if search else None
-    return ModelSource(root, values.model, llm, params.get("seed", 0), found, values.limit_s), ()
+    return ModelSource(root, values.model, llm, _seed(params), found, values.limit_s), ()
 
 
 def plan_of(
@@ -253,6 +256,14 @@ def _values(root: Path) -> Params:
     if not isinstance(engine, Mapping):
         raise ConfigError(f"must be a mapping, is {engine!r}", where="params.yaml: evergreen")
     return load(Params, engine.get("refresh"), "evergreen.refresh")
+
+
+def _seed(params: Mapping[str, Any]) -> int:
+    """The run's seed. Raises ConfigError for what is none: it would draw another audit, silently."""
+    seed = params.get("seed", 0)
+    if not isinstance(seed, int) or isinstance(seed, bool):
+        raise ConfigError(f"must be int, is {seed!r}", where="params.yaml: seed")
+    return seed
 
 
 def _compared(row: Mapping[str, Any], held: Held | None, answer: str) -> str:
