@@ -13,7 +13,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from itertools import groupby, islice
 from pathlib import Path
@@ -80,14 +80,15 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Stop the model server and close the store."""
-        if self._courier is not None:
-            self._courier.close()
-            self._courier = None
-        if self._budget is not None:
-            self._budget.close()
-        self.claims.close()
-        self.store.close()
+        """Stop the model server and close the store; what fails at it keeps nothing else open."""
+        with ExitStack() as all_:
+            all_.callback(self.store.close)
+            all_.callback(self.claims.close)
+            if self._budget is not None:
+                all_.callback(self._budget.close)
+            if self._courier is not None:
+                courier, self._courier = self._courier, None
+                all_.callback(courier.close)
 
     def answers(self, requests: Iterable[Request]) -> Iterator[Answer]:
         """Lazily, a bounded window in flight, in any order; each answer carries its request.

@@ -14,6 +14,7 @@ import asyncio
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -116,7 +117,9 @@ class Courier:
         if self._loop.is_closed():
             return
         try:
-            asyncio.run_coroutine_threadsafe(self._shut(), self._loop).result(STOP_S)
+            # A server that does not end in time ends with this process: its standard input does.
+            with suppress(TimeoutError):
+                asyncio.run_coroutine_threadsafe(self._shut(), self._loop).result(STOP_S)
         finally:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(STOP_S)

@@ -132,8 +132,8 @@ class Transport:
             return await self._joined(response)
         if (response.content_length or 0) > MOST_BYTES:
             raise _Broken(f"a reply of {response.content_length} bytes")
-        if response.content_length is not None:
-            return await response.read()
+        if response.content_length is not None and "Content-Encoding" not in response.headers:
+            return await response.read()  # what is compressed may be far larger than it says
         chunks, size = [], 0
         async for chunk in response.content.iter_any():
             chunks.append(chunk)

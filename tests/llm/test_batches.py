@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ from questions import question, settings
 
 from pipelines.errors import ConfigError, EnvironmentFault
 from pipelines.llm.answer import Answer, Failure
+from pipelines.llm.backends import batch_ledger
 from pipelines.llm.backends.batch_ledger import Ledger, ledger_path
 from pipelines.llm.backends.batch_settings import BatchSettings
 from pipelines.llm.caps import Cap, Caps
@@ -288,6 +290,24 @@ def test_two_clients_on_one_store_submit_each_question_once(sell, tmp_path: Path
     assert [len(answers) for answers in both] == [20, 30]
     assert all(a.ok for answers in both for a in answers) and not server.single()
     assert set(server.batched().values()) == {1} and len(server.batched()) == 30
+
+
+def test_who_waits_to_send_batches_says_for_whom(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(batch_ledger, "NOTICE_S", 0.1)
+    one, other = (Ledger(tmp_path / "s.batches.sqlite") for _ in range(2))
+    until = time.monotonic() + 0.4
+    with (
+        one.alone(),
+        pytest.raises(EnvironmentFault, match="stopped while another process sends"),
+        other.alone(lambda: time.monotonic() > until),
+    ):
+        pass
+    assert capsys.readouterr().err == f"  batches: waits for PID {os.getpid()}, which sends its own\n"
+    with other.alone():
+        one.close()
+    other.close()
 
 
 def test_a_full_window_is_sent_without_waiting_for_the_end(sell, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import socket
 import threading
@@ -13,7 +14,8 @@ from pathlib import Path
 import pytest
 from questions import question, settings
 
-from pipelines.llm import connections
+from pipelines.errors import EnvironmentFault
+from pipelines.llm import connections, transport
 from pipelines.llm.answer import Failure
 from pipelines.llm.backends.openai import OpenAI
 from pipelines.llm.client import open_client
@@ -30,6 +32,7 @@ class Server(threading.Thread):
         super().__init__(daemon=True)
         self.plan, self.requests, self.connections = list(plan), 0, 0
         self.closed = threading.Event()
+        self.body, self.encoding = GOOD.encode(), ""
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         self.start()
@@ -56,8 +59,9 @@ class Server(threading.Thread):
                 self.requests += 1
                 word = self.plan.pop(0) if self.plan else "answer"
                 if word != "drop":
-                    head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(GOOD)}"
-                    connection.sendall(f"{head}\r\n\r\n{GOOD}".encode())
+                    head = f"HTTP/1.1 200 OK\r\n{self.encoding}Content-Type: application/json"
+                    told = f"\r\nContent-Length: {len(self.body)}\r\n\r\n"
+                    connection.sendall(f"{head}{told}".encode() + self.body)
                 if word != "answer":
                     break
         self.closed.set()
@@ -78,15 +82,15 @@ def two(server: Server, *, closed: bool) -> list[Reply]:
     """Replies to two requests; between them the server may close, unseen: the loop does not turn."""
 
     async def ask() -> list[Reply]:
-        transport = Transport(OpenAI(server.url), settings(server.url))
+        sender = Transport(OpenAI(server.url), settings(server.url))
         try:
-            first = await transport.attempt(server.url, "completion", "m", b"{}", "k")
+            first = await sender.attempt(server.url, "completion", "m", b"{}", "k")
             if closed:
                 assert server.closed.wait(10)
                 time.sleep(0.05)
-            return [first, await transport.attempt(server.url, "completion", "m", b"{}", "k")]
+            return [first, await sender.attempt(server.url, "completion", "m", b"{}", "k")]
         finally:
-            await transport.close()
+            await sender.close()
 
     return asyncio.run(ask())
 
@@ -125,3 +129,41 @@ def test_it_is_one_attempt_of_the_question_and_none_is_told_as_lost(server: Serv
         assert first.ok and second.ok
         assert client.spent.attempts == server.requests == 2
         assert json.loads(client.store.full([second.id])[second.id].history)[0]["outcome"] == "ok"
+
+
+@pytest.mark.parametrize("server", [["answer"]], indirect=True)
+def test_a_reply_that_is_small_on_the_way_and_huge_unpacked_is_broken_off(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transport, "MOST_BYTES", 1_000_000)
+    server.body, server.encoding = (
+        gzip.compress(b" " * 30_000_000 + GOOD.encode()),
+        "Content-Encoding: gzip\r\n",
+    )
+    first = two(server, closed=False)[0]
+    assert (first.kept.failure, first.kept.detail) == (
+        Failure.BROKEN_BODY,
+        "a reply of more than 1000000 bytes",
+    )
+    server.body = gzip.compress(GOOD.encode())
+    assert two(server, closed=False)[0].kept.text == "four"
+
+
+@pytest.mark.parametrize("server", [["answer"]], indirect=True)
+def test_a_client_whose_server_cannot_be_ended_still_gives_back_claims_and_closes_the_store(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = open_client(settings(server.url), tmp_path / "s.sqlite")
+    list(client.answers([question(1)]))
+    end = client.courier().close
+
+    def failing() -> None:
+        end()
+        raise EnvironmentFault("the server does not end")
+
+    monkeypatch.setattr(client.courier(), "close", failing)
+    with pytest.raises(EnvironmentFault, match="does not end"):
+        client.close()
+    assert client.claims._file is None
+    with pytest.raises(EnvironmentFault):  # SQLite: a closed database
+        client.store.count()

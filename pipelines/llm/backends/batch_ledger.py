@@ -9,7 +9,9 @@ batch that was meant to be sent and has no id, seen from there, was left so by a
 from __future__ import annotations
 
 import fcntl
+import os
 import sqlite3
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,8 +19,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
+from typing import TextIO
 
 from pipelines.errors import ConfigError, EnvironmentFault
+from pipelines.llm.claimants import Claimant
 from pipelines.llm.sqlite_file import mark, open_shared, write_ahead
 from pipelines.llm.store_errors import NewerStore, NotAStore, as_fault
 
@@ -26,6 +30,7 @@ VERSION = 1
 APPLICATION_ID = 0x48445242  # "HDRB"
 READ_BATCH = 500
 TURN_S = 0.05
+NOTICE_S = 3.0  # before it is said for whom we wait
 
 _SCHEMA = f"""
 CREATE TABLE batches (
@@ -124,12 +129,24 @@ class Ledger:
 
     @contextmanager
     def alone(self, given_up: Callable[[], bool] = lambda: False) -> Iterator[None]:
-        """Send batches as the only process that does. Raises EnvironmentFault when `given_up`."""
-        with self.path.with_suffix(".lock").open("a") as turn:  # freed by the system on any death
+        """Send batches as the only process that does; who waits for long says for whom.
+
+        It is not taken from one that lives and gets nowhere: it may be about to make a batch, which would be
+        paid for twice in whole. Raises EnvironmentFault when `given_up`.
+        """
+        with self.path.with_suffix(".lock").open("a+") as turn:  # freed by the system on any death
+            began, told = time.monotonic(), False
             while not _taken(turn.fileno()):
                 if given_up():
                     raise EnvironmentFault("stopped while another process sends its batches")
+                if not told and time.monotonic() - began >= NOTICE_S:
+                    told = True
+                    line = f"  batches: waits for {_who(turn)}, which sends its own"
+                    print(line, file=sys.stderr, flush=True)
                 time.sleep(TURN_S)
+            turn.truncate(0)
+            turn.write(str(os.getpid()))
+            turn.flush()
             yield
 
     def plan(self, batch: Batch, lines: Sequence[Line]) -> None:
@@ -238,6 +255,16 @@ def _chunks(keys: Iterable[str]) -> Iterator[list[bytes]]:
     wanted = iter(keys)
     while chunk := [bytes.fromhex(key) for key in islice(wanted, READ_BATCH)]:
         yield chunk
+
+
+def _who(turn: TextIO) -> Claimant | str:
+    """Whose turn it is, as the file says."""
+    turn.seek(0)
+    told = turn.read(20).strip()
+    if not told.isdigit():
+        return "another process"
+    who = Claimant(int(told))
+    return f"{who} (stopped: `kill -CONT {told}` lets it go on)" if who.stopped else who
 
 
 def _taken(descriptor: int) -> bool:
