@@ -19,7 +19,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 from pipelines.data.record import Torn, unique
@@ -29,11 +29,12 @@ BEAM = 4  # damaged texts that are followed further
 MOST_WORK = 150_000_000  # characters parsed in the search
 LAST = 32  # places before a fault where an object may begin; each is tried
 CLOSED = 4  # containers looked at that were closed before a fault
-BOUNDARIES = 5  # places looked at behind an element, in each open container
+BOUNDARIES = 5  # places of a kind looked at behind an element, in each open container
 _MARK = "\x00torn"  # no key of a document: JSON allows no NUL unescaped, and none writes this
 _DIGITS = 4_000  # of an integer; Python prints no more than 4,300
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},"]', re.DOTALL)
 _BEGINS = re.compile(r"(?:\[|\},)\s*(?=\S)")
+_END = re.compile(r"\]")
 _IN_OBJECT = re.compile(r'\}|,(?=\s*"(?:[^"\\]|\\.)*"\s*:)', re.DOTALL)
 
 
@@ -126,14 +127,13 @@ def _ways(text: str, fault: json.JSONDecodeError, number: int) -> Iterator[str]:
     mark = _mark(number, fault)
     for container in reversed(_stack(text, fault.pos)):
         listed = container.bracket == "["
-        boundary, put = (_in_list(text, container), f"{{{mark}}}") if listed else (_IN_OBJECT, mark)
-        at = container.element
-        for _ in range(BOUNDARIES):
-            found = boundary.search(text, at)
-            if found is None:
-                break
-            yield f"{text[: container.element]}{put}{text[found.start() :]}"
-            at = found.end()
+        put = f"{{{mark}}}" if listed else mark
+        kinds = (_END, _next_in_list(text, container)) if listed else (_IN_OBJECT,)
+        ends: set[int] = set()
+        for kind in kinds:
+            ends |= {m.start() for m in islice(kind.finditer(text, container.element), BOUNDARIES)}
+        for end in sorted(ends):
+            yield f"{text[: container.element]}{put}{text[end:]}"
 
 
 def _without_one(text: str, fault: json.JSONDecodeError) -> Iterator[str]:
@@ -153,11 +153,11 @@ def _mark(number: int, fault: json.JSONDecodeError) -> str:
     return f"{json.dumps(f'{_MARK}{number}')}: {json.dumps(f'not JSON: {fault}')}"
 
 
-def _in_list(text: str, container: _Open) -> re.Pattern[str]:
-    """Where an element of a list may end: at the list's end, or before one that begins as another does."""
+def _next_in_list(text: str, container: _Open) -> re.Pattern[str]:
+    """Where an element of a list may end, but for the list's end: before one that begins as another does."""
     starts = {text[at : at + 40].lstrip()[:1] for at in (container.first, container.element)}
     kinds = "".join(sorted((starts & {"[", '"'}) | {"{"}))
-    return re.compile(rf"\]|,(?=\s*[{re.escape(kinds)}])")
+    return re.compile(rf",(?=\s*[{re.escape(kinds)}])")
 
 
 def _stack(text: str, end: int) -> list[_Open]:

@@ -181,6 +181,17 @@ def test_what_a_record_of_squad_opens_and_never_closes_costs_that_record(
         assert found >= without
 
 
+def test_a_record_that_ends_in_a_text_behind_many_lists_costs_itself(tmp_path: Path) -> None:
+    case = CASES["squad"]
+    lay(case, tmp_path)
+    again = b'"id": [["a"]], "questi '
+    torn = b'{"answers": [{"answer_start": 0, "text": "Ada"}], ' + again * 3 + b'"id": [["a"]], "questi'
+    without = read(case, tmp_path, case.rows[1:])
+    assert isinstance(without, set)
+    assert len(without) == 3
+    assert read(case, tmp_path, [torn, *case.rows[1:]]) == without
+
+
 @pytest.mark.parametrize("reader", CASES)
 def test_a_damaged_row_costs_itself(reader: str, tmp_path: Path) -> None:
     assert attack(CASES[reader], tmp_path, COUNT, seed=20) == []
