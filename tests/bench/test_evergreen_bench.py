@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import importlib.util
 import json
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +17,10 @@ from pipelines import tracking
 from pipelines.bench import evergreen as bench
 from pipelines.bench.stages import store_at
 from pipelines.cli import main
+from tests.training.books import BOOKS, FIXED, LITTLE, MOVING
 
 LANGUAGES = list(bench.LANGUAGES)
-BOOKS = [
-    "Emma",
-    "Dracula",
-    "Ulysses",
-    "Hamlet",
-    "Faust",
-    "Candide",
-    "Germinal",
-    "Middlemarch",
-    "Walden",
-    "Kim",
-]
+WROTE, AGED = (forms[0].removesuffix("?") for forms in (FIXED, MOVING))
 
 
 def write(path: Path, rows: list[tuple[str, int]], marked: str = "") -> None:
@@ -45,16 +37,19 @@ def write(path: Path, rows: list[tuple[str, int]], marked: str = "") -> None:
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Train has one question of test in other letters, and one that is nearly another of test."""
     folder = tmp_path_factory.mktemp("data") / "evergreenqa"
-    train = [(f"Who wrote {b}", 1) for b in BOOKS[:7]] + [
-        (f"How old is the author of {b} now", 0) for b in BOOKS[:7]
-    ]
+    train = [(WROTE.format(b), 1) for b in BOOKS[:7]] + [(AGED.format(b), 0) for b in BOOKS[:7]]
     write(folder / "train.csv", [*train, ("WHO WROTE «KIM»", 1)])
     write(folder / "train_synth.csv", [(f"What does a copy of {b} cost today", 0) for b in BOOKS[:5]])
-    test = [(f"Who wrote {b}", 1) for b in BOOKS[7:]] + [
-        (f"How old is the author of {b} now", 0) for b in BOOKS[7:]
-    ]
+    test = [(WROTE.format(b), 1) for b in BOOKS[7:]] + [(AGED.format(b), 0) for b in BOOKS[7:]]
     write(folder / "test.csv", test)
     return folder.parent
+
+
+def prepared(prepare: Callable[..., dict[str, Any]], *told: Any) -> dict[str, Any]:
+    """The bench's parameters with a small head."""
+    params = prepare(*told)
+    params["training"]["evergreen"]["head"] |= LITTLE
+    return params
 
 
 def run(
@@ -64,6 +59,7 @@ def run(
     patch.setattr(importlib.util, "find_spec", lambda name: None if name == "torch" else find(name))
     patch.setattr(tracking, "record", lambda *_: "")  # tracking has tests of its own
     patch.setattr(bench, "TEMPLATES", {"never": 3, "slow": 1, "fast": 2})
+    patch.setattr(bench, "_prepare", partial(prepared, bench._prepare))
     ended = main(["bench", "evergreen", "--data", str(data), "--store", str(store), "--json"])
     told: dict[str, Any] = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert ended == int(not all(bench.laws(told).values()))

@@ -18,26 +18,14 @@ from pipelines.data.tables import write_parquet
 from pipelines.errors import StageError
 from pipelines.evergreen.eg_e5.classifier import load
 from pipelines.evergreen.schema import CURATED, QUESTION, questions
+from tests.training.books import BOOKS, FIXED, LITTLE, MOVING
 from tests.training.tiny_encoder import make
 
 pytestmark = [pytest.mark.slow, pytest.mark.live]
 
-FIXED = ["Who wrote {}?", "Qui a écrit {} ?"]
-MOVING = ["How old is the author of {} now?", "Quel âge a maintenant l'auteur de {} ?"]
-BOOKS = [
-    "Emma",
-    "Dracula",
-    "Ulysses",
-    "Hamlet",
-    "Faust",
-    "Candide",
-    "Germinal",
-    "Middlemarch",
-    "Walden",
-    "Kim",
-]
 SCHEMA = questions("evergreen.curate", CURATED)
 PARAMS = "seed: 7\nevaluation: {verbal: {backend: embedded, model: smollm2-135m}}\n"
+HEAD = f"head: {json.dumps(LITTLE)}"
 
 
 def row(question_id: str, language: str, text: str, label: str, split: str) -> dict[str, Any]:
@@ -86,8 +74,12 @@ def workspace(root: Path, rows: list[dict[str, Any]]) -> Path:
     ingested = SCHEMA.frame(rows).select("row_id", *QUESTION, "parents", "responses")
     write_parquet(ingested, root / "data" / "evergreen" / "ingest" / "rows.parquet")
     shutil.copy(Path(__file__).parents[2] / "dvc.yaml", root)
-    (root / "params.yaml").write_text(PARAMS)
+    trained_by(root, HEAD)
     return root
+
+
+def trained_by(root: Path, *told: str) -> None:
+    (root / "params.yaml").write_text(f"{PARAMS}training: {{evergreen: {{{', '.join(told)}}}}}\n")
 
 
 @pytest.fixture(scope="module")
@@ -192,8 +184,7 @@ def test_a_fine_tuned_encoder_is_a_part_of_its_own_and_trains_equal_bytes(
     roots = [workspace(tmp_path / name, curated()[::turn]) for name, turn in (("a", 1), ("b", -1))]
     for root in roots:
         make(root / "e5")
-        encoder = "{kind: finetuned, path: e5, layers: 2, epochs: 2, tokens: 12}"
-        (root / "params.yaml").write_text(f"{PARAMS}training: {{evergreen: {{encoder: {encoder}}}}}\n")
+        trained_by(root, HEAD, "encoder: {kind: finetuned, path: e5, layers: 2, epochs: 2, tokens: 12}")
         run_stage("training.evergreen", None, root)
     assert digests(roots[0]) == digests(roots[1])
     assert {"model/tuned.json", "model/tuned.safetensors", "model/encoder/config.json"} <= digests(
@@ -216,30 +207,25 @@ def digests(root: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.usefixtures("untracked")
-def test_the_same_input_gives_the_same_bytes_in_any_order(done: Path, tmp_path: Path) -> None:
-    again = workspace(tmp_path / "again", curated()[::-1])
-    run_stage("training.evergreen", None, again)
-    assert digests(again) == digests(done)
-    assert "model/arrays.npz" in digests(done)
-
-
-@pytest.mark.usefixtures("untracked")
-def test_labels_of_test_and_dev_change_no_byte_of_the_model(done: Path, tmp_path: Path) -> None:
+def test_neither_the_order_of_rows_nor_labels_of_test_and_dev_change_a_byte(
+    done: Path, tmp_path: Path
+) -> None:
     turned = [
         {**r, "label": "mutable" if r["label"] == "evergreen" else "evergreen"}
         if r["split"] != "train"
         else r
         for r in curated()
     ]
-    other = workspace(tmp_path / "other", turned)
+    other = workspace(tmp_path / "other", turned[::-1])
     run_stage("training.evergreen", None, other)
     assert digests(other) == digests(done)
+    assert "model/arrays.npz" in digests(done)
 
 
 @pytest.mark.usefixtures("untracked")
 def test_fewer_embedded_languages_leave_all_rows_to_the_bag(tmp_path: Path) -> None:
     root = workspace(tmp_path / "one", curated())
-    (root / "params.yaml").write_text("seed: 7\ntraining: {evergreen: {languages_per_question: 1}}\n")
+    trained_by(root, HEAD, "languages_per_question: 1")
     run_stage("training.evergreen", None, root)
     figures = told(root, "training/evergreen", "metrics")
     questions_used = sum(figures["questions"].values())
