@@ -105,6 +105,10 @@ def test_a_decision_closes_a_case_in_all_stages(workspace: Path, capsys: pytest.
         ),
         (["--decide", "CASE", "drop"], "no one is named who decides (add --who NAME)"),
         (["--decide", "CASE", "drop", "--who", "Ann", "--when", "today"], "when: bad_date 'today'"),
+        (
+            ["--decide", "CASE", "drop", "--who", "Ann", "--when", "9998-01-01"],
+            "9998-01-01 is yet to come: it would outrank every decision until then",
+        ),
         (["--who", "Ann"], "--who, --when, --change-rate and --answer go with --decide"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Callable
 from datetime import date
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.data.readers import Record
-from pipelines.errors import StageError
+from pipelines.errors import InputError, StageError
 from pipelines.evergreen.reviewing.review import (
     FOLDER,
     Decision,
@@ -181,3 +182,32 @@ def test_cases_are_written_sorted_and_once_a_wording(tmp_path: Path) -> None:
     first, second = map(json.loads, text.splitlines())
     assert (first["kind"], first["question_id"], first["also"], first["score"]) == ("a", "1", ["2"], 0.5)
     assert (second["kind"], second["question_id"], "also" in second) == ("b", "3", False)
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.csv", "a.csv.gz", "more/a.jsonl", "a.parquet"])
+def test_a_file_in_which_a_persons_word_would_be_passed_over_is_refused(tmp_path: Path, name: str) -> None:
+    path = tmp_path / FOLDER / name
+    path.parent.mkdir(parents=True)
+    path.write_text("a,b\n1,2\n")
+    with pytest.raises(InputError, match=rf"{FOLDER}/{name.split('/', maxsplit=1)[0]}: is not read"):
+        decisions(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["A.JSONL", "a.jsonl.gz"])
+def test_decisions_are_read_however_the_suffix_is_written_and_packed(tmp_path: Path, name: str) -> None:
+    line = b'{"question": "A?", "language": "en", "decision": "drop", "who": "Ann", "when": "2026-01-01"}\n'
+    folder = tmp_path / FOLDER
+    folder.mkdir(parents=True)
+    (folder / name).write_bytes(gzip.compress(line) if name.endswith(".gz") else line)
+    for beside in ("README.md", ".gitkeep", ".a.csv"):
+        (folder / beside).write_text("what lies here")
+    told = decisions(tmp_path).of("A?", "en")
+    assert told is not None
+    assert (told.verdict, told.who) == ("drop", "Ann")
+
+
+def test_unknown_is_no_decision() -> None:
+    values = {"question": "A?", "language": "en", "decision": "unknown", "who": "Ann", "when": "2026-01-01"}
+    told = parse(Record("r.jsonl", 1, values)).told
+    assert isinstance(told, Unusable)
+    assert (told.reason, told.column) == ("unknown_decision", "decision")

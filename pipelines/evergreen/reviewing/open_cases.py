@@ -101,6 +101,9 @@ def decide(root: Path, name: str, said: Mapping[str, str | None]) -> Decision:
         if not said.get("who"):
             raise ConfigError("no one is named who decides", where="headrace review", cure="add --who NAME")
         raise ConfigError(f"{column}: {what}", where="headrace review", cure="see headrace review --help")
+    if told.when > date.fromisoformat(today()):
+        what = f"{told.when} is yet to come: it would outrank every decision until then"
+        raise ConfigError(what, where="headrace review --when", cure="name the day on which it was decided")
     _append(root, [line])
     return told
 

@@ -9,8 +9,9 @@ lines lie in `data/review/evergreen/*.jsonl`, in version control:
 
     {"question": "...", "language": "en", "decision": "mutable", "who": "Ann", "when": "2026-11-30"}
 
-`decision` is evergreen, mutable, drop, or any label that `schema.parse_label` knows ("slow-changing");
-`change_rate` (never | slow | fast | unknown) and `answer` may stand beside it, other keys are not read.
+`decision` is evergreen, mutable, drop, or any label that `schema.parse_label` knows ("slow-changing") but
+unknown; `change_rate` (never | slow | fast | unknown) and `answer` may stand beside it, other keys are not
+read. A file of other data in that folder is refused: what a person said there would be passed over.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.data.duplicates import question_key
-from pipelines.data.readers import Record, records
+from pipelines.data.readers import SUFFIXES, Record, records, relative, suffix_of
 from pipelines.data.rows import digest
 from pipelines.data.tables import replace
-from pipelines.errors import StageError
+from pipelines.errors import InputError, StageError
 from pipelines.evergreen.schema import UNKNOWN, language_code, parse_label
 from pipelines.step import Step
 
@@ -125,7 +126,7 @@ def decisions(root: Path) -> Decisions:
     folder = root / FOLDER
     if not folder.is_dir():
         raise StageError("the folder of reviews is not there", where=FOLDER, cure=f"mkdir -p {FOLDER}")
-    found = [parse(r) for path in sorted(folder.glob("[!.]*.jsonl")) for r in records(path, root)]
+    found = [parse(r) for path in _files(folder, root) for r in records(path, root)]
     by_wording: dict[Wording, list[Decision]] = defaultdict(list)
     for line in found:
         if line.wording is not None and isinstance(line.told, Decision):
@@ -139,6 +140,17 @@ def decisions(root: Path) -> Decisions:
         else:
             holding[wording] = min(latest, key=lambda d: d.who)
     return Decisions(found, holding, frozenset(contradicted))
+
+
+def _files(folder: Path, root: Path) -> list[Path]:
+    """The files of decisions, sorted. Raises InputError for one that would be passed over in silence."""
+    found = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    for path in found:
+        odd = suffix_of(path) in SUFFIXES and suffix_of(path) != ".jsonl"
+        if path.is_dir() or odd:
+            what = "is not read: decisions stand in files named .jsonl, in this folder"
+            raise InputError(what, where=relative(path, root), cure="put the lines there, or take it away")
+    return [path for path in found if suffix_of(path) == ".jsonl"]
 
 
 def parse(record: Record) -> Line:
@@ -183,7 +195,7 @@ def _ruled(said: object, rate: object) -> tuple[str, str] | Unusable:
     if isinstance(said, str) and said.strip().casefold() == DROP:
         return DROP, UNKNOWN
     label = parse_label(said)
-    if label is None:
+    if label is None or label.value == UNKNOWN:
         return Unusable("unknown_decision", "decision", f"{said!r}, expected {DECISIONS}")
     if rate in (None, "", UNKNOWN):
         return label.value, label.rate
