@@ -20,15 +20,15 @@ _ARTICLES = re.compile(r"\b(a|an|the)\b")
 
 
 def normalised(text: str) -> str:
-    """SQuAD's normal form, with the punctuation of all scripts."""
+    """SQuAD's normal form, with the punctuation of all scripts; a text of articles alone keeps them ("A")."""
     bare = "".join(c for c in unicodedata.normalize("NFKC", text).lower() if not _is_mark(c))
-    return " ".join(_ARTICLES.sub(" ", bare).split())
+    return " ".join(_ARTICLES.sub(" ", bare).split() or bare.split())
 
 
 def exact(answer: str, golds: Iterable[str]) -> bool:
-    """Whether the answer is one of the gold answers."""
+    """Whether the answer is one of the gold answers; one that says nothing is none."""
     given = normalised(answer)
-    return any(given == normalised(gold) for gold in golds)
+    return given != "" and any(given == normalised(gold) for gold in golds)
 
 
 def contains(answer: str, golds: Iterable[str]) -> bool:

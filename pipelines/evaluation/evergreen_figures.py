@@ -170,7 +170,8 @@ def curves(scored: pl.DataFrame) -> dict[str, Curve]:
 def without_templates(scored: pl.DataFrame, params: Params, how: Scoring) -> dict[str, Any]:
     """The classifier's weighted F1 without the questions whose English begins as a template does."""
     starts = pl.any_horizontal(
-        pl.lit(False), *(pl.col("question").str.to_lowercase().str.starts_with(t) for t in params.templates)
+        pl.lit(False),
+        *(pl.col("question").str.to_lowercase().str.starts_with(t.lower()) for t in params.templates),
     )
     gone = scored.filter((pl.col("language") == "en") & starts)["question_id"].unique()
     rest = scored.filter(~pl.col("question_id").is_in(gone.to_list()))

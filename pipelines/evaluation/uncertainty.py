@@ -83,8 +83,8 @@ class Params:
             value = getattr(self, key)
             if value not in known:
                 raise ConfigError(f"unknown {key} {value!r}", where=where, cure=nearest(value, known))
-        if self.samples > MOST_SAMPLES or not 1 <= self.alternatives <= 20:
-            what = f"samples is at most {MOST_SAMPLES}, alternatives is from 1 to 20"
+        if not 0 <= self.samples <= MOST_SAMPLES or not 1 <= self.alternatives <= 20 or self.limit < 0:
+            what = f"samples is from 0 to {MOST_SAMPLES}, alternatives from 1 to 20, limit 0 or more"
             raise ConfigError(what, where=where)
 
     @property

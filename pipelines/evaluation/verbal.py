@@ -82,6 +82,9 @@ class Params:
                     raise ConfigError(f"unknown {name!r}", where=where, cure=nearest(name, known))
         if not self.methods or len(set(self.methods)) < len(self.methods) or self.questions < 0:
             raise ConfigError("needs methods, each once, and questions of 0 or more", where=where)
+        if self.bootstrap < 1 or not (0.0 < self.threshold < 1.0 and 0.0 < self.confidence < 1.0):
+            what = "threshold and confidence lie in (0, 1), bootstrap is 1 or more"
+            raise ConfigError(what, where=where)
 
 
 def run(step: AskingStep, params: Params) -> None:

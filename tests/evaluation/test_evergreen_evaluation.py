@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import polars as pl
 import pytest
@@ -90,6 +91,9 @@ def test_each_system_is_scored_by_its_own_column() -> None:
 def test_a_template_is_left_out_in_every_language_by_its_english_wording() -> None:
     frame = scored(60, 21, ALWAYS)
     told = evaluate(frame, PARAMS, 7)["without_templates"]
+    assert evaluate(frame, replace(PARAMS, templates=("How OLD",)), 7)["without_templates"] == told | {
+        "templates": ["How OLD"]
+    }
     assert told["questions_left_out"] == 7
     assert told["classes"]["mutable"]["rows"] == 2 * 14
 

@@ -231,3 +231,10 @@ def test_answers_are_compared_as_squad_does() -> None:
     assert not contains("15", ["5"]) and not contains("cataract", ["cat"])
     assert contains("答案是北京市。", ["北京"])
     assert not contains("", ["x"]) and not contains("anything", ["", "the"])
+
+
+def test_an_article_alone_is_an_answer_and_silence_is_none() -> None:
+    assert exact("A", ["a"]) and exact("a.", ["A"]) and contains(" A ", ["A"])
+    assert not exact("the", ["A"]) and not exact("", ["A"])
+    assert not exact("", ["?"]) and not exact("...", ["-"])
+    assert not contains("An apple", ["A"])

@@ -186,7 +186,13 @@ def test_without_log_probabilities_the_samples_alone_are_measured_and_it_is_said
 
 
 def test_wrong_parameters_and_a_missing_source_are_one_line(root: Path) -> None:
-    for wrong in ({"style": "chant"}, {"correct": "maybe"}, {"alternatives": 0}):
+    for wrong in (
+        {"style": "chant"},
+        {"correct": "maybe"},
+        {"alternatives": 0},
+        {"samples": -1},
+        {"limit": -1},
+    ):
         with pytest.raises(ConfigError):
             u.Params(**wrong)  # type: ignore[arg-type]
     step = ScriptedStep("evaluation.uncertainty", None, root, 7)

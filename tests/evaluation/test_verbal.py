@@ -236,7 +236,16 @@ def test_the_order_of_replies_changes_no_figure() -> None:
 
 
 @pytest.mark.parametrize(
-    "changed", [{"methods": ("uarr",)}, {"methods": ()}, {"style": "talk"}, {"questions": -1}]
+    "changed",
+    [
+        {"methods": ("uarr",)},
+        {"methods": ()},
+        {"style": "talk"},
+        {"questions": -1},
+        {"bootstrap": 0},
+        {"confidence": 1.0},
+        {"threshold": 0.0},
+    ],
 )
 def test_impossible_parameters_are_refused(changed: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
