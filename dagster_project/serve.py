@@ -24,6 +24,7 @@ from pipelines.tracking_store import prepared
 
 HOST = "127.0.0.1"
 WAIT_S = 600  # for a port; a server that ended is told at once
+PR_SET_PDEATHSIG = 1
 CONFIG = """# Written by `headrace ui`.
 telemetry:
   enabled: false
@@ -129,13 +130,19 @@ def serve(root: Path, port: int, mlflow_port: int) -> int:
 
 
 def start(wanted: Sequence[Server], root: Path, env: Mapping[str, str]) -> dict[str, subprocess.Popen[bytes]]:
-    """Starts each in a process group of its own, its output in .headrace/<name>.log."""
-    running = {}
+    """Starts each in a process group of its own, its output in .headrace/<name>.log.
+
+    They are interrupted when this process ends, however it ends.
+    """
+    import ctypes
+
+    kernel, running = ctypes.CDLL(None), {}
     for one in wanted:
         with open(_log(root, one.name), "wb") as log:
             running[one.name] = subprocess.Popen(
-                one.command, cwd=root, env=dict(env), stdout=log, stderr=log, start_new_session=True
-            )
+                one.command, cwd=root, env=dict(env), stdout=log, stderr=log, start_new_session=True,
+                preexec_fn=lambda: kernel.prctl(PR_SET_PDEATHSIG, signal.SIGINT),  # noqa: PLW1509 - no threads yet
+            )  # fmt: skip
     return running
 
 

@@ -7,11 +7,13 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
 import dagster as dg
+import psutil
 import pytest
 from dagster._core.remote_origin import InProcessCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 from dagster._core.storage.dagster_run import DagsterRun, DagsterRunStatus
@@ -113,6 +115,32 @@ def test_a_place_that_a_killed_step_kept_is_given_up_by_dagster_itself(
     [*concurrency.execute_concurrency_slots_iteration(SimpleNamespace(instance=stored), log)]
     assert places(stored) == 0
     assert stored.run_monitoring_enabled, "else nothing calls it"
+
+
+STARTS = """
+import signal, sys, time
+from pathlib import Path
+from dagster_project.serve import Server, start
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sleeper = Server("Sleeper", (sys.executable, "-c", "import time; time.sleep(600)"), 0)
+print(start([sleeper], Path.cwd(), {})["Sleeper"].pid, flush=True)
+time.sleep(600)
+"""
+
+
+def test_the_servers_end_when_who_started_them_is_killed(tmp_path: Path) -> None:
+    (tmp_path / ".headrace").mkdir()
+    with subprocess.Popen(
+        [sys.executable, "-c", STARTS], cwd=tmp_path, stdout=subprocess.PIPE, text=True
+    ) as ui:
+        assert ui.stdout is not None
+        server = psutil.Process(int(ui.stdout.readline()))
+        assert server.is_running()
+        ui.kill()
+    deadline = time.monotonic() + 300
+    while server.is_running() and server.status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < deadline, "it lives on"
+        time.sleep(0.05)
 
 
 def test_both_are_seen_to_before_a_server_starts(
