@@ -148,10 +148,10 @@ def _reproduce(
         try:
             repo.reproduce(targets or None, single_item=single, force=force, repro_fn=one)
         except DvcException as e:
-            _translate(e, ran, heard(root))
+            _translate(e, ran, heard(root), root)
 
 
-def _translate(error: BaseException, ran: Ran, reason: str) -> None:
+def _translate(error: BaseException, ran: Ran, reason: str, root: Path) -> None:
     chain = [error]
     while chain[-1].__cause__ is not None:
         chain.append(chain[-1].__cause__)
@@ -161,6 +161,11 @@ def _translate(error: BaseException, ran: Ran, reason: str) -> None:
     name = ran.looked_at[-1] if ran.looked_at else "the graph"
     if reason:
         raise StageError(f"stage {name} failed: {reason.removeprefix(f'{name}: ')}") from error
+    if isinstance(chain[-1], FileNotFoundError) and chain[-1].filename:  # DVC looked for an input
+        missing = os.path.relpath(chain[-1].filename, root)
+        given = missing.startswith(("data/raw/", "pipelines/"))
+        cure = "put it back" if given else "headrace run makes it first, without --single"
+        raise StageError(f"stage {name} lacks its input {missing}", cure=cure) from error
     raise StageError(
         f"stage {name} failed: {first_line(chain[min(1, len(chain) - 1)])}",
         cure="its reason stands above; run again after mending it",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -60,6 +61,25 @@ def test_what_is_wrong_is_one_line_with_its_cure(
     assert message in error
     assert "Traceback" not in error
     assert error.strip().count("\n") == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "missing", "cure"),
+    [
+        (
+            ["--single", "evergreen.curate"],
+            "data/evergreen/ingest/rows.parquet",
+            "headrace run makes it first, without --single",
+        ),
+        (["evergreen.ingest"], "data/raw/evergreen", "put it back"),
+    ],
+)
+def test_a_stage_whose_input_is_not_there_names_it(
+    workspace: Path, capfd: pytest.CaptureFixture[str], arguments: list[str], missing: str, cure: str
+) -> None:
+    shutil.rmtree(workspace / "data/raw/evergreen")
+    assert main(["run", *arguments]) == 1
+    assert capfd.readouterr().err.endswith(f" lacks its input {missing} ({cure})\n")
 
 
 @pytest.mark.parametrize(
