@@ -69,7 +69,8 @@ def _show(found: Desk, as_json: bool) -> None:
         return
     for (stage, kind), count in sorted(Counter((c["stage"], c["kind"]) for c in found.cases).items()):
         print(f"{count:>6,}  {stage}  {kind}")
-    print(f"{len(found.cases):>6,}  open, {found.decided} decided")
+    applied = "; `headrace run` applies them" if found.decided else ""
+    print(f"{len(found.cases):>6,}  open, {found.decided} decided{applied}")
     for one in found.cases[:SHOWN]:
         label = one.get("label") or "no label"
         known_as = one.get("known_as") or one["question"]

@@ -93,6 +93,8 @@ def test_a_decision_closes_a_case_in_all_stages(workspace: Path, capsys: pytest.
     left = listed(capsys)
     assert left["decided"] == 2
     assert [c["question"] for c in left["open"]] == ["Who is it?"]  # type: ignore[attr-defined]
+    assert main(["review"]) == 0
+    assert "1  open, 2 decided; `headrace run` applies them\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
