@@ -13,7 +13,7 @@ from pipelines.data import torn_json
 from pipelines.data.record import Torn, fault_of
 from pipelines.data.torn_json import Count
 
-TEXT = st.text(st.characters(codec="utf-8"), max_size=12)
+TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12)
 RECORDS = st.lists(
     st.fixed_dictionaries({"q": TEXT, "a": TEXT, "n": st.lists(TEXT, max_size=2)}), min_size=3, max_size=6
 )
