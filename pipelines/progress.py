@@ -96,7 +96,8 @@ class Progress:
 class Work:
     """What a client is asked for: `what` ("answers"), how many (None: unknown), and how many ended.
 
-    Of those that ended `failed` gave no usable answer, and `over_budget` were left unasked.
+    Of those that ended `failed` gave no usable answer, and `over_budget` were left unasked. A text cut at
+    max_tokens is an answer: whether it serves, its stage tells.
     """
 
     what: str
@@ -109,7 +110,7 @@ class Work:
         """One question more has ended."""
         self.done += 1
         self.over_budget += answer.failure is Failure.OVER_BUDGET
-        self.failed += not (answer.ok or answer.failure is Failure.OVER_BUDGET)
+        self.failed += answer.failure not in (None, Failure.LENGTH, Failure.OVER_BUDGET)
 
 
 @contextmanager

@@ -37,8 +37,9 @@ class Scripted:
         return Pulse(len(self.asked), 0, 0, 0, 0, len(self.asked), 0, 0.0)
 
     def answers(self, requests: Iterable[Request]) -> Iterator[Answer]:
-        self.asked = list(requests)
-        for request in reversed(self.asked) if self.reverse else self.asked:
+        listed = list(requests)
+        self.asked += listed
+        for request in reversed(listed) if self.reverse else listed:
             yield self.answer(request, request_key(request, "scripted"))
 
     def embed(

@@ -78,7 +78,9 @@ def main(args: argparse.Namespace, root: Path) -> int:
     if args.json:
         print(json.dumps({"stages": [asdict(x) for x in found], "total": total(found)}))
     else:
-        print(table(found))
+        silent = sorted(chosen - {line.stage for line in found}) if args.stages else []
+        tables = [table(found)] if found else []
+        print("\n".join([*tables, *(f"{name}: asks no model" for name in silent)]))
     return 1 if any(line.fault for line in found) else 0
 
 

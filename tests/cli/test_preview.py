@@ -150,6 +150,8 @@ def test_the_table_says_the_same_in_words(
     assert head.split() == "stage model rows new stored tokens USD at most time".split()
     assert line.split()[:5] == ["trit.translate@fr", "gemma3-270m", str(PROBLEMS), str(2 * PROBLEMS), "0"]
     assert note == "trit.reason@fr: unknown until trit.translate@fr has run"
+    assert main(["preview", "evergreen.filter"]) == 0
+    assert capsys.readouterr().out == "evergreen.filter: asks no model\n"
     assert main(["preview", "trit.translat"]) == 1
     assert "unknown stage 'trit.translat'" in capsys.readouterr().err
     assert server.requests() == []

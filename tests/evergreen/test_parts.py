@@ -23,8 +23,8 @@ from pipelines.evergreen import classify
 from pipelines.evergreen import filter as parts
 from pipelines.evergreen.eg_e5 import classifier
 from pipelines.evergreen.schema import CLASSIFIED, CURATED, questions
-from pipelines.llm.tally import Pulse
 from pipelines.step import Step
+from tests.scripted_client import Scripted
 
 ROOT = Path(__file__).parents[2]
 CURATE = questions("evergreen.curate", CURATED)
@@ -68,8 +68,9 @@ def test_the_filter_keeps_both_parts_and_rejects_the_undecided(tmp_path: Path) -
     rows = [
         filtered("a", p_evergreen=0.9),
         filtered("b", p_evergreen=0.2),
-        filtered("c", p_evergreen=0.505),
+        filtered("c", p_evergreen=0.505, label="unknown", label_origin=None),
         filtered("d", p_evergreen=0.1, split="test"),
+        filtered("e", p_evergreen=0.505, source="labelled"),
     ]
     lay(tmp_path, CLASSIFY, "classify", rows)
     step = Step("evergreen.filter", None, tmp_path, 7)
@@ -80,11 +81,12 @@ def test_the_filter_keeps_both_parts_and_rejects_the_undecided(tmp_path: Path) -
         ("a", "evergreen", "mutable"),
         ("b", "mutable", "mutable"),
         ("d", "mutable", "mutable"),
-    ]
+        ("e", "mutable", "mutable"),
+    ], "a label that people gave outranks a model that cannot tell"
     assert step.ledger.summary()["reasons"] == {"rejected(undecided)": 1}
-    assert step.ledger.notes == {"mutable": 2}
+    assert step.ledger.notes == {"mutable": 3}
     told = step.metrics["by_split"]
-    assert (told["train"]["mutable_part"], told["train"]["undecided_rows"]) == (0.5, 0.3333)
+    assert (told["train"]["mutable_part"], told["train"]["undecided_rows"]) == (0.5, 0.5)
     names = ("mutable_part", "questions", "expected_mutable")
     assert [told["test"][n] for n in names] == [1.0, 1, 0.9]
     assert step.metrics["by_source"]["real"]["mutable_part"] == 0.6667
@@ -244,17 +246,10 @@ class Told:
 
 @pytest.fixture
 def classified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Step]:
-    class Client:
-        def embed(self, texts: list[str], **_: Any) -> np.ndarray:
-            return np.ones((len(texts), 2), dtype=np.float32)
-
-        def pulse(self) -> Pulse:
-            return Pulse(0, 0, 0, 0, 0, 0, 0, 0.0)
-
     @contextmanager
     def client(self: AskingStep, backend: str) -> Any:
         assert backend == "embedded"
-        yield Client()
+        yield Scripted()
 
     def act(of: Callable[[str], float], *wordings: dict[str, Any], over_translations: bool = False) -> Step:
         rows = [filtered("aa"), filtered("b", label="evergreen"), *wordings]

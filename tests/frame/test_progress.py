@@ -131,8 +131,9 @@ class Client:
 
 def test_the_figures_are_those_of_the_work_watched_alone(capsys: pytest.CaptureFixture[str]) -> None:
     client, found = Client(), list[Figures]()
+    ends = (None, Failure.LENGTH, Failure.TIMEOUT, *[None] * 3, Failure.OVER_BUDGET, Failure.REFUSED, None)
     with watched(client, "toy.make", Work("answers", 8), found) as work:  # type: ignore[arg-type]
-        for failure in (None, None, Failure.TIMEOUT, *[None] * 3, Failure.OVER_BUDGET, Failure.REFUSED, None):
+        for failure in ends:
             work.count(Answer(Request("chat", "m"), "", failure=failure))
         client.now = replace(client.now, asked=16, stored=7, attempts=20, cost_usd=1.5, unpriced=4)
     with watched(client, "toy.make", Work("embeddings"), found) as work:  # type: ignore[arg-type]

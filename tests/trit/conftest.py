@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import pytest
@@ -15,41 +13,26 @@ import pytest
 from pipelines.asking import AskingStep
 from pipelines.data.config import load, read_params
 from pipelines.llm.answer import Answer, Failure, Usage
-from pipelines.llm.client import Pulse
 from pipelines.llm.request import Request
 from pipelines.trit import feedback, ingest, reason, translate
+from tests import scripted_client
 
 ROOT = Path(__file__).parents[2]
 MODULES = {"ingest": ingest, "translate": translate, "reason": reason, "feedback": feedback}
 
 
-@dataclass
-class Scripted:
+class Scripted(scripted_client.Scripted):
     """A client of tests: item -> what the model says, or the way in which it fails. In any order."""
 
-    told: Mapping[str, str | Failure]
-    backwards: bool = False
-    asked: list[Request] = field(default_factory=list)
+    def __init__(self, told: Mapping[str, str | Failure], backwards: bool = False) -> None:
+        super().__init__(reverse=backwards)
+        self.told = told
 
-    def __enter__(self) -> Scripted:
-        return self
-
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        return
-
-    def pulse(self) -> Pulse:
-        return Pulse(len(self.asked), 0, 0, 0, 0, len(self.asked), 0, 0.0)
-
-    def answers(self, requests: Iterable[Request]) -> Iterator[Answer]:
-        listed = list(requests)
-        self.asked += listed
-        for request in reversed(listed) if self.backwards else listed:
-            said = self.told[request.row]
-            key = hashlib.sha256(f"{request.prompt}{request.seed}{request.sample}".encode()).hexdigest()
-            if isinstance(said, Failure):
-                yield Answer(request, key, failure=said, detail="told so")
-            else:
-                yield Answer(request, key, text=said, finish="stop", usage=Usage(10, 3))
+    def answer(self, request: Request, key: str) -> Answer:
+        said = self.told[request.row]
+        if isinstance(said, Failure):
+            return Answer(request, key, failure=said, detail="told so")
+        return Answer(request, key, text=said, finish="stop", usage=Usage(10, 3))
 
 
 @dataclass
