@@ -23,15 +23,15 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from pipelines.errors import ConfigError
-from pipelines.llm.answer import UNANSWERED, Answer, Failure
+from pipelines.llm.answer import Answer
 from pipelines.llm.backends.batch_ledger import refuse_out
 from pipelines.llm.backends.replay import Replay, miss
+from pipelines.llm.catalog import Catalog
 from pipelines.llm.claims import Claims
 from pipelines.llm.job import UnderWay
 from pipelines.llm.models import model as registered
 from pipelines.llm.opening import BATCHED, backend_of, budget_of
-from pipelines.llm.prices import unpriced
-from pipelines.llm.request import Named, Request, named_request
+from pipelines.llm.request import Named, Request
 from pipelines.llm.settings import Settings, effective
 from pipelines.llm.store import Kept, Store
 from pipelines.llm.tally import Pulse, Spent
@@ -55,7 +55,6 @@ class Client:
     def __init__(self, settings: Settings, path: Path, lent: Path | None = None, stage: str = "") -> None:
         self.settings = effective(settings)
         self.spent = Spent()
-        self._declared = settings.model
         self._backend = backend_of(self.settings)
         self._courier: Courier | BatchCarrier | None = None
         self._starting = Lock()
@@ -65,6 +64,7 @@ class Client:
         self.claims = Claims(path, stage)
         self.say: Callable[[str], None] = partial(_say, stage or "headrace")  # to a person
         self.store = Store(path, lent=lent)  # last: a wrong setting makes no file
+        self.catalog = Catalog(self.settings, settings.model, self._backend, self.store)
         if self._budget is not None:
             self._budget.stored = self.store.answers
 
@@ -118,7 +118,7 @@ class Client:
                         if self._budget is not None:
                             self._budget.settle(key, done, kept)
                         self.claims.give(key, done)
-                        fresh = [self._answer(r, key, kept, stored=False) for r in waiting.pop(key)]
+                        fresh = [self.catalog.answer(r, key, kept, stored=False) for r in waiting.pop(key)]
                         self.spent.unpriced += fresh[0].unpriced
                         yield from fresh
         finally:
@@ -180,8 +180,8 @@ class Client:
 
     def _take(self, batch: Sequence[Request], under_way: UnderWay) -> Iterator[Answer]:
         """Send what the store lacks, then yield what it has."""
-        named, unreadable = self._name(batch)
-        named, kept = self._look_up(named)
+        named, unreadable = self.catalog.name(batch)
+        named, kept = self.catalog.look_up(named)
         fresh = {}
         for n in named:
             if n.key in kept:
@@ -193,7 +193,7 @@ class Client:
         for n in named:
             if n.key in kept:
                 self.spent.stored += 1
-                yield self._answer(n.request, n.key, kept[n.key], stored=True, identity=n.identity)
+                yield self.catalog.answer(n.request, n.key, kept[n.key], stored=True, identity=n.identity)
         yield from self._found(found, under_way)
         yield from unreadable
 
@@ -214,42 +214,7 @@ class Client:
         for key, kept in found.items():
             for request in under_way.waiting.pop(key):
                 self.spent.stored += 1
-                yield self._answer(request, key, kept, stored=True)
-
-    def _look_up(self, named: list[Named]) -> tuple[list[Named], dict[str, Kept]]:
-        """What is stored. A replay also takes what an endpoint or vLLM said under a registered name."""
-        kept = self.store.answers({n.key for n in named})
-        if isinstance(self._backend, Replay) and len(kept) < len(named):
-            for others in zip(*map(self._backend.others, named), strict=True):
-                lacking = {o.key for n, o in zip(named, others, strict=True) if n.key not in kept}
-                kept |= self.store.answers(lacking)
-                named = [o if o.key in kept else n for n, o in zip(named, others, strict=True)]
-        return named, kept
-
-    def _name(self, batch: Sequence[Request]) -> tuple[list[Named], list[Answer]]:
-        """Keys of a batch. Text that is no Unicode (a lone surrogate) fails its own row only."""
-        named: list[Named] = []
-        unreadable: list[Answer] = []
-        for request in batch:
-            model = self._model_of(request)
-            try:
-                named.append(named_request(request, model, self._backend.identity(model)))
-            except UnicodeEncodeError as error:
-                detail = f"the prompt is not valid Unicode: {error.reason}"
-                unreadable.append(Answer(request, "", failure=Failure.BAD_REQUEST, detail=detail))
-        return named, unreadable
-
-    def _model_of(self, request: Request) -> str:
-        return self.settings.model if request.model in ("", self._declared) else request.model
-
-    def _answer(self, request: Request, key: str, kept: Kept, *, stored: bool, identity: str = "") -> Answer:
-        unknown = False
-        if not kept.usage.cost_usd and kept.failure not in UNANSWERED:
-            model = self._model_of(request)
-            price = self.settings.prices.get(model)
-            unknown = unpriced(identity or self._backend.identity(model), kept.usage, price)
-        detail = kept.detail
-        return Answer(request, key, kept.text, kept.finish, kept.usage, kept.failure, detail, stored, unknown)
+                yield self.catalog.answer(request, key, kept, stored=True)
 
     def _send(self, fresh: dict[str, Named], under_way: UnderWay, kept: dict[str, Kept]) -> dict[str, Kept]:
         """Ask what nobody else asks; returns what was stored since it was looked for."""

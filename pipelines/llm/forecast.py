@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from pipelines.llm.answer import Answer, Usage
+from pipelines.llm.catalog import Catalog
 from pipelines.llm.claims import Claims
 from pipelines.llm.client import PIECE, Client
 from pipelines.llm.embeddings import keys_of
@@ -86,7 +87,6 @@ class Previewer(Client):
         self.spent = Spent()
         self.forecast, self.read_on = forecast, read_on
         self.embedded = None
-        self._declared = settings.model
         self._backend = backend_of(self.settings)
         self._courier = self._budget = None
         self.claims = Claims(path)
@@ -95,6 +95,7 @@ class Previewer(Client):
         self._seen: set[str] = set()
         there = path.is_file() or lent.is_file()
         self.store = Store(path, readonly=True, lent=lent) if there else Store.without_file()
+        self.catalog = Catalog(self.settings, settings.model, self._backend, self.store)
 
     def __exit__(self, *raised: type[BaseException] | BaseException | TracebackType | None) -> None:
         self.close()
@@ -109,8 +110,8 @@ class Previewer(Client):
         """What is stored; what is not is counted, each question once."""
         source = iter(requests)
         while batch := list(islice(source, PIECE)):
-            named, unreadable = self._name(batch)
-            named, kept = self._look_up(named)
+            named, unreadable = self.catalog.name(batch)
+            named, kept = self.catalog.look_up(named)
             for n in named:
                 if n.key not in self._seen:
                     self._seen.add(n.key)
