@@ -57,6 +57,10 @@ class Sending:
     _on: Handler | None = None  # the kept-alive connection that it went out on
     _acked: int = 0  # of it, before
 
+    def begin_anew(self) -> None:
+        """It goes out on a new connection, or on none if there is no server to connect to any more."""
+        self.anew, self._on = True, None
+
     def goes_out_on(self, handler: Handler | None, acked: int = 0) -> None:
         self._on, self._acked = handler, acked
 

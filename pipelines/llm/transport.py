@@ -85,7 +85,7 @@ class Transport:
         try:
             reply = await self._once(target, sending, kind, model, body, key)
             if reply is None:
-                sending.anew = True
+                sending.begin_anew()
                 reply = await self._once(target, sending, kind, model, body, key)
             assert reply is not None  # of a new connection it always is known
             return reply

@@ -9,6 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,8 @@ GOOD = json.dumps({"choices": [{"text": "four", "finish_reason": "stop"}], "usag
 
 
 class Server(threading.Thread):
-    """Answers by a plan, a word a request: "answer", "close" (answers, then closes), "drop" (only closes)."""
+    """Answers by a plan, a word a request: "answer", "close" (answers, then closes), "drop" (only closes),
+    "end" (as "close", and listens no more)."""
 
     def __init__(self, *plan: str) -> None:
         super().__init__(daemon=True)
@@ -62,12 +64,15 @@ class Server(threading.Thread):
                     head = f"HTTP/1.1 200 OK\r\n{self.encoding}Content-Type: application/json"
                     told = f"\r\nContent-Length: {len(self.body)}\r\n\r\n"
                     connection.sendall(f"{head}{told}".encode() + self.body)
+                if word == "end":
+                    self.stop()
                 if word != "answer":
                     break
         self.closed.set()
 
     def stop(self) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)
+        with suppress(OSError):  # it has ended by itself
+            self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
 
 
@@ -105,6 +110,15 @@ def test_what_goes_to_a_connection_that_the_server_has_closed_goes_out_on_a_new_
         monkeypatch.setattr(connections, "OPEN", 8)  # CLOSE_WAIT: as if the end had not come yet
     assert [r.kept.text for r in two(server, closed=True)] == ["four", "four"]
     assert (server.requests, server.connections) == (2, 2)
+
+
+@pytest.mark.parametrize("server", [["end"]], indirect=True)
+def test_where_no_server_is_left_for_a_new_one_the_request_failed_and_was_not_sent(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "OPEN", 8)  # CLOSE_WAIT: as if the end had not come yet
+    last = two(server, closed=True)[1]
+    assert last.kept.failure is Failure.NETWORK and not last.left
 
 
 @pytest.mark.parametrize("server", [["answer"]], indirect=True)
