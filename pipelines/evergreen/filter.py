@@ -2,8 +2,8 @@
 
 Law: every row keeps its text and label; `part` depends on its probability, the parameters and, where
 the threshold is `auto`, the out-of-fold scores of the train questions alone. A row too near the
-threshold belongs to no part, unless people gave its label: then to that one. No test and no dev row
-takes part in the choice: what the threshold comes to on them is told, and nothing follows from it.
+threshold is rejected where no one gave a label: a label outranks the part downstream. No test and no
+dev row takes part in the choice: what the threshold comes to on them is told, and nothing follows from it.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def run(step: Step, params: Params) -> None:
     parts = [part_of(r["p_evergreen"], threshold, params.undecided) for r in rows]
     for row, part in zip(rows, parts, strict=True):
         parents = [row["row_id"]]
-        kept = row["label"] if part is None and is_known(row) else part
+        kept = part_of(row["p_evergreen"], threshold, 0.0) if is_known(row) else part
         if kept is None:
             detail = f"P(evergreen) = {row['p_evergreen']:.4f}, threshold {threshold:.4f}"
             step.reject(row["row_id"], "undecided", detail=detail, raw=row["question"], parents=parents)

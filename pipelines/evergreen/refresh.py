@@ -21,6 +21,7 @@ from pipelines.data.config import Share
 from pipelines.data.outcomes import Outcome
 from pipelines.data.rows import Schema
 from pipelines.errors import ConfigError
+from pipelines.evergreen.making.made import MODEL, TEMPLATE
 from pipelines.evergreen.refreshing.due import Intervals, can_change, refresh_after
 from pipelines.evergreen.refreshing.history import NEVER_ANSWERED, Held, Seen, fold, key_with
 from pipelines.evergreen.refreshing.observations import Noted, Observation, Unusable, is_of_an_act, read
@@ -62,6 +63,7 @@ class Params:
     fast_days, slow_days: after how long an answer is due; an unknown rate counts as fast.
     audit_share: of the evergreen rows, asked each `fast_days`.
     retry_days: after how long a question without an answer is asked again.
+    made: ask for questions that templates and models made, too, which are there to train on.
     limit_s: seconds that one call of a callable or of a search tool may take; 0 for any.
     allow_failed: share of the questions asked that may fail without the act being called a failure.
     """
@@ -74,6 +76,7 @@ class Params:
     slow_days: int = 365
     audit_share: Share = 0.01
     retry_days: int = 7
+    made: bool = False
     limit_s: float = 60.0
     allow_failed: Share = 0.0
 
@@ -116,8 +119,13 @@ def run(step: Step, params: Params) -> None:
     step.metrics = {
         "questions": dict(sorted(notes.items())),
         "observations": {"read": len(noted), "used": used},
-        "requests": requests(by_key, acts, decided),
+        "requests": requests({k: r for k, r in by_key.items() if asked_of(r, params)}, acts, decided),
     }
+
+
+def asked_of(row: Mapping[str, Any], params: Params) -> bool:
+    """Whether anybody is ever asked for the row's answer."""
+    return params.made or row["source"] not in (TEMPLATE, MODEL)
 
 
 def decisions_on(rows: Sequence[Mapping[str, Any]], told: review.Decisions) -> dict[Key, review.Decision]:

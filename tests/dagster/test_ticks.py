@@ -152,9 +152,9 @@ class TestTheDailyRefresh:
     ) -> None:
         folder = asked_workspace / "data" / "observations" / "evergreen"
         before = set(folder.iterdir())
-        day = datetime(2031, 5, 4, 6, tzinfo=UTC)
+        day = datetime(2026, 5, 4, 6, tzinfo=UTC)
         assert self.run(asked_workspace, instance, day).success
         [added] = set(folder.iterdir()) - before
-        assert added.name.startswith("2031-05-04")
+        assert added.name.startswith("2026-05-04")
         assert self.run(asked_workspace, instance, day).success
         assert set(folder.iterdir()) == before | {added}

@@ -210,6 +210,17 @@ def test_a_refresh_that_cannot_be_done_says_why_and_adds_nothing(
     assert files(workspace) == []
 
 
+def test_questions_that_were_made_to_train_on_are_asked_only_where_that_is_wanted() -> None:
+    rows = [filtered("a"), filtered("b", source="template"), filtered("c", source="model")]
+    told, report = look(rows, [], DAY, Params(), 7, lambda *_: "yes")
+    assert ([o.question for o in told], report.rows, report.due, report.made, report.saved) == (
+        ["a"], 1, 1, 2, 0
+    )  # fmt: skip
+    assert "2 questions that were made to train on are not asked" in str(report)
+    told, report = look(rows, [], DAY, Params(made=True), 7, lambda *_: "yes")
+    assert ([o.question for o in told], report.made) == (["a", "b", "c"], 0)
+
+
 def test_thirty_days_of_refreshes_follow_the_world_and_ask_little() -> None:
     """Fast answers every 5 days here; one changes on day 12, an evergreen one on day 17."""
     params = Params(fast_days=5, slow_days=20, audit_share=1.0)

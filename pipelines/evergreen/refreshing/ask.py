@@ -21,7 +21,7 @@ from pipelines.data.config import load, read_params
 from pipelines.data.tables import read_parquet
 from pipelines.data.text_files import relative
 from pipelines.errors import ConfigError, InputError, StageError
-from pipelines.evergreen.refresh import Params, changes, decisions_on
+from pipelines.evergreen.refresh import Params, asked_of, changes, decisions_on
 from pipelines.evergreen.refreshing.due import Due, State, due, waiting
 from pipelines.evergreen.refreshing.facts import read_facts
 from pipelines.evergreen.refreshing.history import Held, fold, key_with
@@ -59,6 +59,7 @@ class Plan:
     no_answer: Mapping[Key, date]  # when nothing was told, last
     ask: Sequence[Due]
     waiting: int
+    made: int = 0  # rows that nobody is ever asked for
 
     @property
     def ahead(self) -> int:
@@ -77,7 +78,9 @@ class Plan:
     def report(self) -> Report:
         """What is known before anything is asked."""
         audited = sum(d.audit for d in self.ask)
-        return Report(self.as_of, len(self.rows), len(self.ask), audited, self.waiting, ahead=self.ahead)
+        return Report(
+            self.as_of, len(self.rows), len(self.ask), audited, self.waiting, ahead=self.ahead, made=self.made
+        )
 
 
 def refresh(root: Path, as_of: date, source: AnswerSource | Function | None = None) -> Report:
@@ -154,7 +157,7 @@ def plan_of(
     `free`: the source costs nothing, so rows that had no answer are asked at every call.
     """
     decided = decided or {}
-    by_key = {(r["question_id"], r["language"]): r for r in rows}
+    by_key = {(r["question_id"], r["language"]): r for r in rows if asked_of(r, params)}
     points, _ = usable_points(by_key, known, decided)
     held: dict[Key, Held | None] = {}
     for key, row in by_key.items():
@@ -171,7 +174,7 @@ def plan_of(
     ]
     found = due(states, as_of, params.every, seed)
     ask = [d for d in found if free or not d.waits]
-    return Plan(as_of, by_key, held, nothing, ask, len(found) - len(ask))
+    return Plan(as_of, by_key, held, nothing, ask, len(found) - len(ask), len(rows) - len(by_key))
 
 
 def settle(plan: Plan, told: Sequence[Told], origin: str, params: Params) -> tuple[list[Observation], Report]:

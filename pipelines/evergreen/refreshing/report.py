@@ -33,6 +33,7 @@ class Report:
     bad_facts: tuple[str, ...] = ()  # place and reason of each line of the facts that was passed over
     requests: Requests = field(default_factory=Requests)
     ahead: int = 0  # rows with an answer, or none, from after `as_of`: they are not due before that day
+    made: int = 0  # questions of templates and models, which nobody is asked for, beside `rows`
 
     @property
     def answered(self) -> int:
@@ -62,9 +63,10 @@ class Report:
             if self.ahead
             else ""
         )
+        made = f"\n  {self.made} questions that were made to train on are not asked" if self.made else ""
         return (
             f"as of {self.as_of}: {self.due} of {self.rows} rows are due ({self.audited} in the audit of"
-            f" evergreen ones){waiting}, {self.saved} requests saved{share}{ahead}"
+            f" evergreen ones){waiting}, {self.saved} requests saved{share}{made}{ahead}"
         )
 
     def __str__(self) -> str:
