@@ -7,7 +7,6 @@ refuses is a failed check first and a failed step then.
 
 from __future__ import annotations
 
-import os
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ from dagster_project.metadata import describe
 from dagster_project.report import observe_sources
 from dagster_project.versions import Graph, provenance
 from pipelines import graph as dvc
+from pipelines.environment import variables
 from pipelines.errors import HeadraceError, StageError
 from pipelines.graph import Stage
 from pipelines.step import read_outcomes
@@ -85,18 +85,11 @@ def _run(
             tail.append(line)
             context.log.info(line)
 
-    before = os.environ.get("HEADRACE_RUN_ID")
-    os.environ["HEADRACE_RUN_ID"] = context.run.run_id
-    try:
+    with variables(HEADRACE_RUN_ID=context.run.run_id):
         ran = dvc.run(
             graph.root, [stage.name], who=who, single=True, force=force, say=context.log.info, output=output
         )
         tell_figures(graph.root, context.log.warning)
-    finally:
-        if before is None:
-            del os.environ["HEADRACE_RUN_ID"]
-        else:
-            os.environ["HEADRACE_RUN_ID"] = before
     if not ran.made:
         context.log.info(f"{stage.name}: unchanged")
     return bool(ran.made)

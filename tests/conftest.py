@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,21 @@ from tests.demo import demo
 
 __all__ = ["demo"]
 ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(autouse=True)
+def _left_as_it_was() -> Iterator[None]:
+    """What a test changes of its process would be another's surprise, in another order of the tests."""
+    before = _process(set(os.environ) - {"PYTEST_CURRENT_TEST"})
+    yield
+    assert _process(before.keys()) == before
+
+
+def _process(known: Collection[str]) -> dict[str, object]:
+    """Ours, and what was there; libraries add variables of their own when they are loaded."""
+    variables = {k: v for k, v in os.environ.items() if k in known or k.startswith("HEADRACE_")}
+    handlers = {s.name: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
+    return {**variables, **handlers, "folder": Path.cwd()}
 
 
 @pytest.fixture(scope="session")

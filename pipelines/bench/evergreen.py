@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipelines.bench import Figures
-from pipelines.bench.stages import run_stage, store_at
+from pipelines.bench.stages import run_stage
+from pipelines.environment import variables
 from pipelines.errors import StageError
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def run(rows: int, data: Path, store: Path) -> Figures:
     encoder = "finetuned" if importlib.util.find_spec("torch") else "frozen"
     if encoder == "frozen":
         print("torch is absent: the encoder stays frozen (make train)", file=sys.stderr)
-    with store_at(store.resolve()):
+    with variables(HEADRACE_STORE=str(store.resolve())):
         params = _prepare(root, data, rows, encoder)
         fits = _fits(root)
         took = {stage: _timed(root, stage, params) for stage in ("evergreen.ingest", "evergreen.curate")}

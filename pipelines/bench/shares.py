@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.bench import Figures
-from pipelines.bench.stages import run_stage, store_at
+from pipelines.bench.stages import run_stage
+from pipelines.environment import variables
 from pipelines.errors import InputError
 
 ROWS = 0  # records from the head of each file; 0: all
@@ -54,7 +55,7 @@ def run(rows: int, data: Path, store: Path) -> Figures:
     }  # fmt: skip
     params["training"]["evergreen"] |= {"languages_per_question": 1}
     params["training"]["evergreen"]["encoder"]["kind"] = "frozen"
-    with store_at(store.resolve()):
+    with variables(HEADRACE_STORE=str(store.resolve())):
         _lay(root, data, TRAIN)
         for stage in ("evergreen.ingest", "evergreen.curate", "training.evergreen"):
             run_stage(root, stage, params)

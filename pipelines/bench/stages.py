@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import importlib
-import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,17 +22,3 @@ def run_stage(root: Path, stage: str, params: Mapping[str, Any]) -> dict[str, An
     module.run(step, load(module.Params, params[engine].get(name), stage))
     step.finish(getattr(module, "SCHEMA", None), getattr(module, "GATE", None))
     return {**step.ledger.summary(), **step.metrics}
-
-
-@contextmanager
-def store_at(path: Path) -> Iterator[None]:
-    """The stages' response store is this one meanwhile."""
-    before = os.environ.get("HEADRACE_STORE")
-    os.environ["HEADRACE_STORE"] = str(path)
-    try:
-        yield
-    finally:
-        if before is None:
-            os.environ.pop("HEADRACE_STORE")
-        else:
-            os.environ["HEADRACE_STORE"] = before

@@ -14,7 +14,6 @@ import argparse
 import ast
 import importlib
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipelines.asking import AskingStep
 from pipelines.cli.params import check_params
+from pipelines.environment import variables
 from pipelines.errors import ConfigError, HeadraceError, nearest
 from pipelines.llm.models import MODELS_VARIABLE
 from pipelines.progress import Work
@@ -65,16 +65,12 @@ def main(args: argparse.Namespace, root: Path) -> int:
     stages, changed = graph.state(root)
     chosen = _chosen(args.stages, [s.name for s in stages])
     aside = Path(tempfile.mkdtemp(prefix="headrace-preview-"))
-    before = os.environ.get(MODELS_VARIABLE)
-    os.environ[MODELS_VARIABLE] = str(aside / "models")  # where hashes once taken are noted
+    noted = {MODELS_VARIABLE: str(aside / "models")}  # where hashes once taken are noted
     try:
-        found = Preview(root, aside, params, stages, set(changed)).lines(chosen)
+        with variables(**noted):
+            found = Preview(root, aside, params, stages, set(changed)).lines(chosen)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
-        if before is None:
-            del os.environ[MODELS_VARIABLE]
-        else:
-            os.environ[MODELS_VARIABLE] = before
     if args.json:
         print(json.dumps({"stages": [asdict(x) for x in found], "total": total(found)}))
     else:

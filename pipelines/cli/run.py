@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pipelines.cli.params import check_params
 from pipelines.cli.status import made, table
+from pipelines.environment import variables
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,10 +27,10 @@ def main(args: argparse.Namespace, root: Path) -> int:
     from pipelines.tracking_figures import tell_figures
 
     check_params(root)
-    os.environ.setdefault("HEADRACE_RUN_ID", uuid.uuid4().hex)
     began = time.monotonic()
-    ran = graph.run(root, args.stages, who="headrace run", single=args.single, force=args.force, say=_say)
-    tell_figures(root, _say)  # those of a run that failed wait for one that does not
+    with variables(HEADRACE_RUN_ID=os.environ.get("HEADRACE_RUN_ID") or uuid.uuid4().hex):
+        ran = graph.run(root, args.stages, who="headrace run", single=args.single, force=args.force, say=_say)
+        tell_figures(root, _say)  # those of a run that failed wait for one that does not
     print(table(made(root, ran.looked_at)))
     seconds = time.monotonic() - began
     if ran.made:

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from pipelines.environment import variables
+
 VARIABLE = "HEADRACE_REASON"  # names the file in which the driver looks
 
 
@@ -28,15 +30,10 @@ def tell(reason: str) -> bool:
 @contextmanager
 def listening(root: Path) -> Iterator[None]:
     """Stages started from here tell their reason to this process."""
-    before, path = os.environ.get(VARIABLE), _file(root)
+    path = _file(root)
     path.unlink(missing_ok=True)
-    os.environ[VARIABLE] = str(path)
-    try:
+    with variables(**{VARIABLE: str(path)}):
         yield
-    finally:
-        os.environ.pop(VARIABLE)
-        if before is not None:
-            os.environ[VARIABLE] = before
 
 
 def heard(root: Path) -> str:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pipelines.environment import variables
 from pipelines.errors import ConfigError, StageError, nearest
 from pipelines.graph.children import end_children, terminable
 from pipelines.graph.mending import keep_lock, mend, mend_run_cache, replacing_lock_files
@@ -100,7 +101,8 @@ def _guarded(root: Path, targets: list[str], single: bool, force: bool, say: Cal
             failure.append(e)
 
     thread = threading.Thread(target=work, name="dvc", daemon=True)
-    with terminable():
+    ours = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    with variables(PATH=ours), terminable():
         thread.start()
         try:
             while thread.is_alive():
@@ -120,9 +122,6 @@ def _reproduce(
     from dvc.exceptions import DvcException
     from dvc.repo.reproduce import _reproduce_stage
 
-    bin_folder = str(Path(sys.executable).parent)
-    if os.environ.get("PATH", "").split(os.pathsep)[0] != bin_folder:
-        os.environ["PATH"] = f"{bin_folder}{os.pathsep}{os.environ.get('PATH', '')}"
     with dvc_lock(root):
         mend(root, say)
     with opened(root) as repo:

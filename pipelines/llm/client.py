@@ -89,6 +89,10 @@ class Client:
             if self._courier is not None:
                 courier, self._courier = self._courier, None
                 all_.callback(courier.close)
+            elif self.settings.backend in BATCHED:
+                from pipelines.llm.backends.batch_taking import end_taken
+
+                all_.callback(end_taken, self.store)
 
     def answers(self, requests: Iterable[Request]) -> Iterator[Answer]:
         """Lazily, a bounded window in flight, in any order; each answer carries its request.

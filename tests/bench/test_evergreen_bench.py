@@ -15,8 +15,8 @@ import pytest
 
 from pipelines import tracking
 from pipelines.bench import evergreen as bench
-from pipelines.bench.stages import store_at
 from pipelines.cli import main
+from pipelines.environment import variables
 from tests.training.books import BOOKS, FIXED, LITTLE, MOVING
 
 LANGUAGES = list(bench.LANGUAGES)
@@ -89,7 +89,7 @@ def test_the_last_line_holds_all_figures_of_all_test_rows_and_no_leak_is_trained
     rejected.head(0).write_parquet(root / "data/training/evergreen/rejected.parquet")
     test = bench._test(data / bench.DATA, 0)
     params = bench._prepare(root, data, 0, "frozen")
-    with store_at(store):
+    with variables(HEADRACE_STORE=str(store)):
         found = bench._leaks(root, test, bench._vectors(root, test.text, params), params)
     assert len(found) == len(rejected) > 0  # the count is the bench's own: it sees what the stage took out
 

@@ -87,6 +87,18 @@ def test_a_kill_at_any_instant_submits_nothing_twice_and_loses_nothing(
 
 
 @pytest.mark.slow
+def test_a_batch_taken_whole_by_a_run_that_died_is_ended_by_the_next_which_asks_nothing(
+    sell, tmp_path: Path
+) -> None:
+    server = sell()
+    assert end_of(start(server, tmp_path, "before the end:3")) == -signal.SIGKILL
+    seen = len(server.events())
+    assert end_of(start(server, tmp_path)) == 0
+    assert len(server.events()) == seen
+    check(server, tmp_path)
+
+
+@pytest.mark.slow
 def test_kills_at_seeded_moments_submit_nothing_twice_and_lose_nothing(sell, tmp_path: Path) -> None:
     drawn = random.Random(11)
     server = sell(looks=4)

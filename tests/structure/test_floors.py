@@ -11,7 +11,7 @@ from pipelines.closure import imports
 
 ROOT = Path(__file__).parents[2]
 FLOORS = {
-    0: {"pipelines", "pipelines.errors"},
+    0: {"pipelines", "pipelines.errors", "pipelines.environment"},
     1: {"pipelines.data", "pipelines.llm"},
     2: {
         "pipelines.step",

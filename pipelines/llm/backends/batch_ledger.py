@@ -197,6 +197,12 @@ class Ledger:
                 found |= {key.hex(): uid for key, uid in rows.fetchall()}
         return found
 
+    def keys(self, uid: str) -> list[str]:
+        """All that one batch asks."""
+        with self._guard():
+            rows = self._db.execute("SELECT key FROM lines WHERE uid = ?", (uid,))
+            return [key.hex() for (key,) in rows.fetchall()]
+
     def lines(self, uid: str, keys: Iterable[str]) -> dict[str, Line]:
         """The lines of one batch under `keys`; a key that it does not ask has none."""
         found: dict[str, Line] = {}

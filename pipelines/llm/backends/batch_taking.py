@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 from pipelines.llm.answer import TRANSIENT
 from pipelines.llm.backends.batch_desk import Passing
 from pipelines.llm.backends.batch_file import read_line
-from pipelines.llm.backends.batch_ledger import Batch, Line
+from pipelines.llm.backends.batch_ledger import Batch, Ledger, Line, ledger_path
 from pipelines.llm.backends.batch_watch import Act, Seen, Watch
-from pipelines.llm.store import KEPT_FAILURES, Kept, Record
+from pipelines.llm.store import KEPT_FAILURES, Kept, Record, Store
 
 if TYPE_CHECKING:
     from pipelines.llm.backends.batch_office import Office
@@ -74,6 +74,21 @@ def take(office: Office, batch: Batch, seen: Seen, hand: Hand) -> Taken:
     office.ledger.end(batch.uid, status=seen.status, done=answers, unknown=unknown, said=seen.said)
     office.desk.taken(batch)
     return Taken(seen, answers, failed)
+
+
+def end_taken(store: Store) -> None:
+    """End the batches whose answers are all stored: who took them died before it could say so."""
+    path = ledger_path(store.path)
+    if not path.is_file():
+        return
+    ledger = Ledger(path)
+    try:
+        for batch in ledger.batches():
+            keys = ledger.keys(batch.uid)
+            if batch.id and len(store.answers(keys)) == len(keys):
+                ledger.end(batch.uid, done=len(keys))
+    finally:
+        ledger.close()
 
 
 def _replies(group: Iterable[bytes], kind: str) -> dict[str, Reply]:
