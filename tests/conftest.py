@@ -15,6 +15,11 @@ __all__ = ["demo"]
 ROOT = Path(__file__).parents[1]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest file first, so that none is left to one process at the end."""
+    items.sort(key=lambda item: item.path.parent.name != "live")
+
+
 @pytest.fixture(autouse=True)
 def _left_as_it_was() -> Iterator[None]:
     """What a test changes of its process would be another's surprise, in another order of the tests."""

@@ -13,10 +13,13 @@ import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pipelines.data.source_files import KNOWN, data_files, is_data, left_out, require_named
 from pipelines.errors import ConfigError, EnvironmentFault, InputError, nearest
+
+if TYPE_CHECKING:
+    from ruamel.yaml import YAML
 
 PROJECT = Path(__file__).resolve().parents[2]
 PROFILES = Path(__file__).parent / "profiles"
@@ -94,16 +97,25 @@ def _sources(texts: list[str], root: Path) -> dict[str, list[Path]]:
 
 
 def _profile(name: str) -> dict[str, Any]:
-    """The project's params.yaml with a profile's differences laid over it."""
-    from pipelines.data.config import read_params
-
+    """The project's params.yaml, with its comments, and a profile's differences laid over it."""
+    yaml = _commented()
     known = {"demo", *(p.stem for p in PROFILES.glob("*.yaml"))}
     if name not in known:
         raise ConfigError(f"unknown profile {name!r}", where="--profile", cure=nearest(name, known))
-    params = read_params(PROJECT / "params.yaml")
+    params: dict[str, Any] = yaml.load(PROJECT / "params.yaml")
     if name != "demo":
-        _lay_over(params, read_params(PROFILES / f"{name}.yaml"))
+        _lay_over(params, yaml.load(PROFILES / f"{name}.yaml"))
     return params
+
+
+def _commented() -> YAML:
+    """Reads and writes YAML so that comments and the form of lists stay."""
+    from ruamel.yaml import YAML
+
+    yaml = YAML()
+    yaml.preserve_quotes = True
+    yaml.width = 10_000
+    return yaml
 
 
 def _lay_over(base: dict[str, Any], other: Mapping[str, Any]) -> None:
@@ -116,6 +128,7 @@ def _lay_over(base: dict[str, Any], other: Mapping[str, Any]) -> None:
 
 def _set(params: dict[str, Any], text: str) -> None:
     import yaml
+    from ruamel.yaml.comments import CommentedMap, CommentedSeq
 
     name, sep, value = text.partition("=")
     if not sep:
@@ -131,22 +144,21 @@ def _set(params: dict[str, Any], text: str) -> None:
     if not isinstance(at, dict):
         raise ConfigError(f"unknown key {name!r}", where="--set")
     try:
-        at[last] = yaml.safe_load(value)
+        given = yaml.safe_load(value)
     except yaml.YAMLError as e:
         raise ConfigError(f"{value!r} is not a YAML value", where=f"--set {name}") from e
+    if isinstance(given, (dict, list)):
+        given = CommentedMap(given) if isinstance(given, dict) else CommentedSeq(given)
+        given.fa.set_flow_style()  # on the one line where its comment stands
+    at[last] = given
 
 
 def _make(folder: Path, sources: Mapping[str, list[Path]], params: Mapping[str, Any]) -> None:
-    import yaml
-
     from pipelines.cli.params import check_params
 
     folder.mkdir(parents=True)
     shutil.copyfile(PROJECT / "dvc.yaml", folder / "dvc.yaml")
-    text = yaml.safe_dump(dict(params), sort_keys=False, allow_unicode=True)
-    (folder / "params.yaml").write_text(
-        f"# Every knob; the comments stand in the project's own params.yaml.\n{text}"
-    )
+    _commented().dump(params, folder / "params.yaml")
     check_params(folder)
     (folder / "pipelines").symlink_to(PROJECT / "pipelines")
     raw = folder / "data" / "raw"

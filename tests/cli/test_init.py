@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipelines.cli import main
+from pipelines.cli import init, main
 
 QUESTIONS = ",is_evergreen,English\n0,1,Who wrote Faust?\n"
 
@@ -61,6 +61,18 @@ def test_a_source_may_be_repeated_and_a_folder_keeps_its_shape(
     found = names(here / "mine" / "data" / "raw" / "evergreen")
     assert found == {"train.csv", "more/test.csv", "more/aliases/test_aliases.csv"}
     assert "evergreen: no data, not copied from more: README.md\n" in capsys.readouterr().out
+
+
+def test_a_workspace_has_the_projects_own_comments_and_a_set_parameter_changes_its_line_alone(
+    here: Path,
+) -> None:
+    assert main(["init", "mine"]) == 0
+    project = (init.PROJECT / "params.yaml").read_text()
+    assert (here / "mine" / "params.yaml").read_text() == project
+    assert main(["init", "other", "--set", "trit.languages=[ja, ko]"]) == 0
+    changed = project.replace("languages: [fr, pt] # paper: fr", "languages: [ja, ko] # paper: fr")
+    assert changed != project
+    assert (here / "other" / "params.yaml").read_text() == changed
 
 
 def test_a_parameter_can_be_set(here: Path) -> None:
