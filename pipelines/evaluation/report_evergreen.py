@@ -6,23 +6,30 @@ table of the section says so in its note. Nothing is computed here: figures are 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
 from pipelines.evaluation.question_kinds import KINDS
-from pipelines.evaluation.report_tables import BLANK, Table, bounded, in_order, number, whole, words
+from pipelines.evaluation.report_tables import (
+    BLANK,
+    Figures,
+    Table,
+    bounded,
+    figures,
+    in_order,
+    number,
+    warning,
+    whole,
+    words,
+)
 from pipelines.evaluation.systems import CONSTANT, NAMES
 from pipelines.evergreen.schema import SPLITS
 
 EVALUATION, VERBAL = "evaluation/evergreen", "evaluation/verbal"
 PLOTS = ("reliability.svg", "accept.svg")
 SHOWN = 2  # errors of a kind and direction
-
-Figures = Mapping[str, Any]
 
 
 def plots(data: Path) -> list[str]:
@@ -32,8 +39,8 @@ def plots(data: Path) -> list[str]:
 
 def tables(data: Path) -> list[Table]:
     """All tables of the section, in the order of the page."""
-    told = _read(data / EVALUATION / "metrics.json")
-    verbal = _read(data / VERBAL / "metrics.json")
+    told = figures(data / EVALUATION)
+    verbal = figures(data / VERBAL)
     found = [
         _systems(told),
         _languages(told),
@@ -83,7 +90,7 @@ def _systems(told: Figures) -> Table:
         ["system", "weighted F1", "classifier better by", "precision evergreen", "mutable",
          "recall evergreen", "mutable", "AUROC", "ECE", "Brier"],
         rows,
-        _warning(told),
+        warning(told),
     )  # fmt: skip
 
 
@@ -105,7 +112,7 @@ def _languages(told: Figures) -> Table:
         "A false positive is a mutable question taken for evergreen.",
         ["language", "weighted F1", "evergreen found", "evergreen missed", "mutable missed", "mutable found"],
         rows,
-        _warning(told),
+        warning(told),
     )
 
 
@@ -123,7 +130,7 @@ def _decontamination(told: Figures) -> Table:
         "trained without those, the second with them.",
         ["weighted F1 on", "all test questions", "those in no training text", "those that leaked"],
         rows,
-        _warning(told),
+        warning(told),
     )
 
 
@@ -140,7 +147,7 @@ def _accepting(told: Figures) -> Table:
         "the base rate.",
         ["share accepted", *verdicts],
         rows,
-        _warning(told),
+        warning(told),
     )
 
 
@@ -158,7 +165,7 @@ def _kinds(told: Figures) -> Table:
         ["kind", "questions", "wordings", "evergreen", "false positives", "rate", "false negatives", "rate",
          "weighted F1"],
         rows,
-        _warning(told),
+        warning(told),
     )  # fmt: skip
 
 
@@ -181,7 +188,7 @@ def _examples(rows: pl.DataFrame, told: Figures) -> Iterator[Table]:
             f"The surest ones, at most {SHOWN} of each kind and direction; the rows of the stage hold all.",
             ["kind", "taken for", "P(evergreen)", "question"],
             shown,
-            _warning(told),
+            warning(told),
         )
 
 
@@ -201,7 +208,7 @@ def _forms(told: Figures) -> Table:
         "system counts by what it adds to the constant answer of a form.",
         ["form", "questions", "evergreen", *map(words, named)],
         rows,
-        _warning(told),
+        warning(told),
     )
 
 
@@ -228,7 +235,7 @@ def _splits(told: Figures) -> Table:
             "constant answer",
         ],
         rows,
-        _warning(told),
+        warning(told),
     )
 
 
@@ -247,7 +254,7 @@ def _change_rates(told: Figures) -> Iterator[Table]:
             "Questions whose source grades how fast the answer changes (FreshQA's file grades dev).",
             ["split and rate", "questions", "mean P(evergreen)", "called evergreen"],
             rows,
-            _warning(told),
+            warning(told),
         )
 
 
@@ -283,14 +290,5 @@ def _verbal(told: Figures) -> Table:
             "USD",
         ],
         rows,
-        _warning(told),
+        warning(told),
     )
-
-
-def _warning(told: Figures) -> str:
-    return str(told["sample"]["what"]) if told["sample"]["demo"] else ""
-
-
-def _read(path: Path) -> Figures:
-    told: Figures = json.loads(path.read_text(encoding="utf-8"))
-    return told

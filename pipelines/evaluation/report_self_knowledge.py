@@ -6,18 +6,14 @@ its cap; where the rows are too few to speak of quality, every table says so. No
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from pipelines.evaluation.report_tables import BLANK, Table, bounded, number, words
+from pipelines.evaluation.report_tables import BLANK, Figures, Table, bounded, figures, number, warning, words
 
 TRAINING, IMPLICIT = "training/self_knowledge", "evaluation/implicit"
 EXPLAINED = "evaluation/retrieval_explained"
 FIGURES = ("auroc", "auprc", "prr")
-
-Figures = Mapping[str, Any]
 
 
 def plots(data: Path) -> list[str]:
@@ -27,7 +23,7 @@ def plots(data: Path) -> list[str]:
 
 def tables(data: Path) -> list[Table]:
     """All tables of the section, in the order of the page."""
-    told = {name: _read(data / name / "metrics.json") for name in (TRAINING, IMPLICIT, EXPLAINED)}
+    told = {name: figures(data / name) for name in (TRAINING, IMPLICIT, EXPLAINED)}
     return [_arms(told[TRAINING]), _implicit(told[IMPLICIT]), _explained(told[EXPLAINED])]
 
 
@@ -40,7 +36,7 @@ def _arms(told: Figures) -> Table:
         f"{wins['of']} pairs of a set and a figure, {wins['won']} are best with P(evergreen).",
         ["set, features", "AUROC", "AUPRC", "base rate", "PRR", "rejected at most"],
         [row for name, one in sorted(told["sets"].items()) for row in _set(name, one)],
-        _warning(told),
+        warning(told),
     )
 
 
@@ -73,7 +69,7 @@ def _implicit(told: Figures) -> Table:
         f"Pearson's r. {told['evergreen']} evergreen, {told['mutable']} mutable questions.",
         ["estimate", "questions", "McFadden R2", "Pearson r"],
         [_worth(name, one) for name, one in sorted(told["estimates"].items())],
-        _warning(told),
+        warning(told),
     )
 
 
@@ -87,7 +83,7 @@ def _explained(told: Figures) -> Table:
         f"A logged search flag ({told['searched']} searched) against every signal of the question.{said}",
         ["signal", "questions", "McFadden R2", "Pearson r"],
         [_worth(name, one) for name, one in sorted(told["signals"].items())],
-        _warning(told),
+        warning(told),
     )
 
 
@@ -95,13 +91,3 @@ def _worth(name: str, one: Figures) -> list[str]:
     r = {"value": one["pearson"], "low": one["low"], "high": one["high"]}
     fit = "separated" if one["separated"] else number(one["mcfadden"])
     return [words(name), number(one["rows"]), fit, _apart(r)]
-
-
-def _warning(told: Figures) -> str:
-    return str(told["sample"]["what"]) if told["sample"]["demo"] else ""
-
-
-def _read(path: Path) -> dict[str, Any]:
-    value = json.loads(path.read_text(encoding="utf-8"))
-    assert isinstance(value, dict)
-    return value

@@ -5,10 +5,14 @@ Law: a cell is text made here; the page escapes it. A figure that is not there i
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 BLANK = "–"
+Figures = Mapping[str, Any]  # a metrics.json, or a part of one
 
 
 @dataclass(frozen=True)
@@ -20,6 +24,17 @@ class Table:
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     note: str = ""  # what the figures are not
+
+
+def figures(artifact: Path) -> Figures:
+    """What an evaluation or training artifact measured."""
+    told: Figures = json.loads((artifact / "metrics.json").read_text(encoding="utf-8"))
+    return told
+
+
+def warning(told: Figures) -> str:
+    """What figures on the sample are not; nothing on other data."""
+    return str(told["sample"]["what"]) if told["sample"]["demo"] else ""
 
 
 def in_order(found: Iterable[str], usual: Sequence[str]) -> list[str]:
