@@ -8,9 +8,9 @@ help: ## what there is
 run: setup ## the graph on data/raw with embedded models, and the report
 	@$(BIN)/headrace run
 
-# Two at once: half of their time they wait. A file's tests stay together, with what they share.
+# Two at once: they wait for half of their time.
 test: setup ## all tests
-	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	@$(BIN)/python -m pytest -n 2 --no-loadscope-reorder
 
 setup: ## the environment in .venv, by uv when it is there, else by pip
 	@sha256sum --status -c .venv/.ready 2>/dev/null || $(MAKE) -s environment

@@ -6,18 +6,38 @@ import os
 import signal
 from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.demo import demo
 
+if TYPE_CHECKING:
+    from xdist.remote import Producer
+    from xdist.scheduler import LoadFileScheduling
+
 __all__ = ["demo"]
 ROOT = Path(__file__).parents[1]
 
 
+DEMO = ("tests/live/", "tests/browser/")  # share one live run, the longest of all
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest file first, so that none is left to one process at the end."""
-    items.sort(key=lambda item: item.path.parent.name != "live")
+    """The longest first, so that nothing long is left to one process at the end."""
+    items.sort(key=lambda item: not item.nodeid.startswith(DEMO))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling:
+    """A file's tests in one process, and all that share the demo."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Together(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return "demo" if nodeid.startswith(DEMO) else str(super()._split_scope(nodeid))
+
+    return Together(config, log)
 
 
 @pytest.fixture(autouse=True)

@@ -165,7 +165,7 @@ def _make(folder: Path, sources: Mapping[str, list[Path]], params: Mapping[str, 
     raw.mkdir(parents=True)
     for engine in SOURCES:
         _lay(raw / engine, sources.get(engine, []), PROJECT / "data" / "raw" / engine)
-    for name in ("facts", "benchmarks"):
+    for name in ("facts", "benchmarks", "encoders"):
         shutil.copytree(PROJECT / "data" / "raw" / name, raw / name)
     for said in ("observations", "review"):
         _lay_said(folder, Path("data") / said / "evergreen", own="evergreen" in sources)

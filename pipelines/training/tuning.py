@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 Watch = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]  # what, how many -> told n more
+ENCODERS = "data/raw/encoders"
 FROZEN, FINETUNED = "frozen", "finetuned"
 HEAD_RATE = 1e-3  # learning rate of the head, which starts from nothing
 JITTER = 4.0  # tokens by which the lengths of one batch may differ more than they need to
@@ -41,7 +42,7 @@ class Tuning:
     """How an encoder is fine-tuned. kind frozen trains none and needs no torch."""
 
     kind: str = FROZEN
-    path: str = ""  # folder of another E5 (config.json, tokenizer.json, model.safetensors); "": the packaged
+    path: str = ""  # another E5: a folder below data/raw/encoders; "": the packaged
     prefix: str = "query: "
     tokens: int = 48  # of a question; longer ones are cut
     layers: int = 6  # trained, from the top; those below are frozen
@@ -137,10 +138,10 @@ class Tuner:
 
 
 def tuner(recipe: Tuning, root: Path, watch: Watch) -> Tuner | None:
-    """What the recipe asks for, None for a frozen encoder. A path is taken from the workspace."""
+    """What the recipe asks for, None for a frozen encoder."""
     if recipe.kind == FROZEN:
         return None
-    encoder = in_folder(root / recipe.path) if recipe.path else bert.packaged()
+    encoder = in_folder(_named(root / ENCODERS, recipe.path)) if recipe.path else bert.packaged()
     if recipe.layers > encoder.sizes.layers:
         what = f"the encoder has {encoder.sizes.layers} layers, {recipe.layers} cannot be trained"
         raise ConfigError(what, where="training.evergreen.encoder.layers")
@@ -151,6 +152,15 @@ def tuner(recipe: Tuning, root: Path, watch: Watch) -> Tuner | None:
     cut = encoder.sizes.layers - recipe.layers
     below = Below(encoder, cut, recipe.prefix, recipe.tokens)
     return Tuner(recipe, below, root / ".headrace" / "encoder", watch)
+
+
+def _named(encoders: Path, name: str) -> Path:
+    """The folder of an encoder: one that is an input of the graph, so that a change in it is seen."""
+    folder = encoders / name
+    if not folder.resolve().is_relative_to(encoders.resolve()) or not folder.is_dir():
+        what = f"no folder {name!r} below {ENCODERS}"
+        raise ConfigError(what, where="training.evergreen.encoder.path", cure="put it there")
+    return folder
 
 
 def train(

@@ -90,7 +90,7 @@ def test_every_stage_is_one_asset_with_the_stages_above_it_as_inputs(project: dg
     for stage in found:
         assert {keys[n] for n in above[stage.name]} <= drawn_deps[keys[stage.name]]
     sources = {k for k in drawn_deps if k not in keys.values()}
-    names = ("evergreen", "egoavu", "trit", "cbu", "self_knowledge", "benchmarks")
+    names = ("evergreen", "egoavu", "trit", "cbu", "self_knowledge", "benchmarks", "encoders")
     raw = {f"raw/{name}" for name in names}
     assert sources == {*raw, "observations/evergreen", "review/evergreen"}
 

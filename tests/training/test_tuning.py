@@ -253,16 +253,24 @@ def test_a_rate_that_leads_astray_is_one_error_and_keeps_nothing(below: Below, t
 
 
 def test_more_layers_than_the_encoder_has_are_refused(tmp_path: Path) -> None:
-    make(tmp_path / "e5")
+    make(tmp_path / tuning.ENCODERS / "e5")
     with pytest.raises(ConfigError, match="the encoder has 3 layers, 4 cannot be trained"):
         tuning.tuner(Tuning("finetuned", path="e5", layers=4), tmp_path, unseen)
 
 
 def test_more_tokens_than_the_encoder_has_places_for_are_refused(tmp_path: Path) -> None:
-    make(tmp_path / "e5", "xlm-roberta")
+    make(tmp_path / tuning.ENCODERS / "e5", "xlm-roberta")
     with pytest.raises(ConfigError, match="the encoder has places for 38 tokens, 39 cannot be shown"):
         tuning.tuner(Tuning("finetuned", path="e5", layers=1, tokens=39), tmp_path, unseen)
     assert tuning.tuner(Tuning("finetuned", path="e5", layers=1, tokens=38), tmp_path, unseen)
+
+
+@pytest.mark.parametrize("name", ["e6", "../../e5", "e5/config.json"])
+def test_an_encoder_that_is_no_input_of_the_graph_is_refused(tmp_path: Path, name: str) -> None:
+    make(tmp_path / "data/e5")
+    make(tmp_path / tuning.ENCODERS / "e5")
+    with pytest.raises(ConfigError, match=f"no folder '{name}' below data/raw/encoders .put it there"):
+        tuning.tuner(Tuning("finetuned", path=name), tmp_path, unseen)
 
 
 def test_a_frozen_encoder_needs_no_torch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
