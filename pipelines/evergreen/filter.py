@@ -2,8 +2,8 @@
 
 Law: every row keeps its text and label; `part` depends on its probability, the parameters and, where
 the threshold is `auto`, the out-of-fold scores of the train questions alone. A row too near the
-threshold belongs to no part. No test and no dev row takes part in the choice: what the threshold
-comes to on them is told, and nothing follows from it.
+threshold is rejected unless people gave its label, which outranks the part downstream. No test and no
+dev row takes part in the choice: what the threshold comes to on them is told, and nothing follows from it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ COLUMNS = ("question_id", "label", "p", "source")
 @dataclass(frozen=True)
 class Params:
     """threshold: least P(evergreen) of the evergreen part; auto: the smallest that is precise enough.
-    undecided: rows nearer to the threshold than this are rejected; 0 rejects none.
+    undecided: rows nearer to the threshold than this are rejected where no one gave a label; 0 rejects none.
     precision: of the evergreen part, by its lower bound at `confidence`, where `prior` of all questions
     are evergreen (null: as many as among the train questions).
     sources: of the train questions that choose; empty: all. Intervals are of `confidence` too.
@@ -77,13 +77,14 @@ def run(step: Step, params: Params) -> None:
     parts = [part_of(r["p_evergreen"], threshold, params.undecided) for r in rows]
     for row, part in zip(rows, parts, strict=True):
         parents = [row["row_id"]]
-        if part is None:
+        kept = part_of(row["p_evergreen"], threshold, 0.0) if is_known(row) else part
+        if kept is None:
             detail = f"P(evergreen) = {row['p_evergreen']:.4f}, threshold {threshold:.4f}"
             step.reject(row["row_id"], "undecided", detail=detail, raw=row["question"], parents=parents)
             continue
         values = {c: row[c] for c in CLASSIFIED}
-        made = SCHEMA.row(**values, part=part, parents=parents)
-        step.accept(row["row_id"], made, note=MUTABLE if part == MUTABLE else "")
+        made = SCHEMA.row(**values, part=kept, parents=parents)
+        step.accept(row["row_id"], made, note=MUTABLE if kept == MUTABLE else "")
     step.metrics = {
         "threshold": {"value": threshold, **_how(point, params)},
         "held_out": held_out(rows, threshold, params),

@@ -68,8 +68,9 @@ def test_the_filter_keeps_both_parts_and_rejects_the_undecided(tmp_path: Path) -
     rows = [
         filtered("a", p_evergreen=0.9),
         filtered("b", p_evergreen=0.2),
-        filtered("c", p_evergreen=0.505),
+        filtered("c", p_evergreen=0.505, label="unknown", label_origin=None),
         filtered("d", p_evergreen=0.1, split="test"),
+        filtered("e", p_evergreen=0.505, source="labelled"),
     ]
     lay(tmp_path, CLASSIFY, "classify", rows)
     step = Step("evergreen.filter", None, tmp_path, 7)
@@ -80,11 +81,12 @@ def test_the_filter_keeps_both_parts_and_rejects_the_undecided(tmp_path: Path) -
         ("a", "evergreen", "mutable"),
         ("b", "mutable", "mutable"),
         ("d", "mutable", "mutable"),
-    ]
+        ("e", "evergreen", "mutable"),
+    ], "a row whose label people gave is kept, for its label outranks its part in a refresh"
     assert step.ledger.summary()["reasons"] == {"rejected(undecided)": 1}
     assert step.ledger.notes == {"mutable": 2}
     told = step.metrics["by_split"]
-    assert (told["train"]["mutable_part"], told["train"]["undecided_rows"]) == (0.5, 0.3333)
+    assert (told["train"]["mutable_part"], told["train"]["undecided_rows"]) == (0.5, 0.5)
     names = ("mutable_part", "questions", "expected_mutable")
     assert [told["test"][n] for n in names] == [1.0, 1, 0.9]
     assert step.metrics["by_source"]["real"]["mutable_part"] == 0.6667

@@ -57,8 +57,9 @@ def test_rows_add_up_against_a_count_of_the_files(workspace: Path) -> None:
     lines = (ROOT / "data/raw/evergreen/test_questions.jsonl").read_text().splitlines()
     torn = sum(not line.endswith("}") for line in lines)
     assert len(table) + len(lines) - torn == 150
+    unlabelled = len((ROOT / "data/raw/evergreen/unlabelled.jsonl").read_text().splitlines())
     told = json.loads((workspace / "data/evergreen/ingest/outcomes.json").read_text())
-    assert told["rows_in"] == told["items"] == 150 * 3 + torn == told["accepted"] + told["rejected"]
+    assert told["rows_in"] == told["items"] == (150 + unlabelled) * 3 + torn == told["accepted"] + told["rejected"]
     assert told["reasons"] == {
         "rejected(empty_question)": 1,
         "rejected(unknown_label)": 3,
@@ -71,7 +72,7 @@ def test_rows_add_up_against_a_count_of_the_files(workspace: Path) -> None:
 
 
 def test_all_change_rates_and_splits_are_there_in_three_languages(workspace: Path) -> None:
-    rows = read(workspace, "curate").filter(language="fr")
+    rows = read(workspace, "curate").filter(pl.col("split") != "pool", language="fr")
     assert set(read(workspace, "curate")["language"]) == {"de", "en", "fr"}
     by_rate = Counter(rows["change_rate"])
     assert set(by_rate) == {"never", "slow", "fast"}
@@ -84,7 +85,7 @@ def test_all_change_rates_and_splits_are_there_in_three_languages(workspace: Pat
 def test_origin_names_the_line_of_each_row(workspace: Path) -> None:
     lines = {
         name: (ROOT / "data/raw/evergreen" / name).read_text().split("\n")
-        for name in ("questions.csv", "test_questions.jsonl")
+        for name in ("questions.csv", "test_questions.jsonl", "unlabelled.jsonl")
     }
     rows = read(workspace, "ingest").join(read(workspace, "ingest", "origin"), on="row_id", validate="1:1")
     assert len(rows) == len(read(workspace, "ingest"))
