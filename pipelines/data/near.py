@@ -103,7 +103,7 @@ def _same(ours: frozenset[str], theirs: frozenset[str]) -> bool:
         known = {b for b in right if any(_resembles(a, b) for a in left)}
         left = frozenset(a for a in left if not any(_resembles(a, b) for b in known))
         right = right - known
-    return not (left and right) and not any(c.isdigit() for word in left or right for c in word)
+    return not (left and right) and not any(map(str.isdigit, "".join(left or right)))
 
 
 def words(text: str) -> list[str]:
@@ -131,11 +131,13 @@ def _resembles(a: str, b: str) -> bool:
     """One edit apart (Damerau), with no digit in it."""
     if a[:HEAD] != b[:HEAD] or min(len(a), len(b)) < LONG or abs(len(a) - len(b)) > 1:
         return False
-    head = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+    head, shorter = HEAD, min(len(a), len(b))
+    while head < shorter and a[head] == b[head]:
+        head += 1
     ours, theirs = a[head:], b[head:]
     lost, added, changed = ours[1:] == theirs, ours == theirs[1:], ours[1:] == theirs[1:]
     swapped = ours[:2] == theirs[:2][::-1] and ours[2:] == theirs[2:]
-    return (lost or added or changed or swapped) and not any(c.isdigit() for c in a + b)
+    return (lost or added or changed or swapped) and not any(map(str.isdigit, a + b))
 
 
 def _candidates(found: Shingles, threshold: float) -> tuple[np.ndarray, np.ndarray]:
@@ -152,8 +154,10 @@ def _candidates(found: Shingles, threshold: float) -> tuple[np.ndarray, np.ndarr
         for row in signature[start : start + ROWS]:
             band = (band ^ row) * np.uint32(0x9E3779B1)
             band ^= band >> np.uint32(15)
-        together = _together(band, backwards)
-        met.append(together[found.may_share_words(*_apart(together), look=0)])
+        for first, second in _together(band, backwards):
+            likely = found.may_share_words(first, second, look=0)
+            low, high = first[likely], second[likely]
+            met.append((np.minimum(low, high) << 32) | np.maximum(low, high))
     codes = np.sort(np.concatenate(met))
     first, second = _apart(codes[np.flatnonzero(np.concatenate((codes[:1] >= 0, codes[1:] != codes[:-1])))])
     likely = found.may_share_words(first, second, look=1)
@@ -176,8 +180,10 @@ def _backwards(keys: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     return rank, by_rank
 
 
-def _together(band: np.ndarray, backwards: Callable[[], tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
-    """Codes first << 32 | second of texts with one value of `band` [n], of a crowd the neighbours.
+def _together(
+    band: np.ndarray, backwards: Callable[[], tuple[np.ndarray, np.ndarray]]
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Pairs of texts with one value of `band` [n], of a crowd the neighbours; perhaps some twice.
 
     `backwards` gives the texts' ranks by their letters read from the end, and back; the texts' own order is
     that from the beginning.
@@ -186,7 +192,7 @@ def _together(band: np.ndarray, backwards: Callable[[], tuple[np.ndarray, np.nda
 
     texts = np.arange(len(band), dtype=np.uint64)
     value, text = _apart(np.sort((band.astype(np.uint64) << np.uint64(32)) | texts))
-    found = _neighbours(value, text)
+    yield from _neighbours(value, text)
     if (value[CROWD:] == value[:-CROWD]).any():
         edges = np.flatnonzero(np.concatenate(([True], value[1:] != value[:-1], [True])))
         runs = np.diff(edges)
@@ -194,28 +200,20 @@ def _together(band: np.ndarray, backwards: Callable[[], tuple[np.ndarray, np.nda
         rank, by_rank = backwards()
         turned = np.sort((value[crowded].astype(np.uint64) << np.uint64(32)) | rank[text[crowded]])
         value, text = _apart(turned)
-        found += _neighbours(value, by_rank[text])
-    return np.concatenate(found)
+        yield from _neighbours(value, by_rank[text])
 
 
-def _neighbours(value: np.ndarray, text: np.ndarray) -> list[np.ndarray]:
-    """Codes of the pairs at most `CROWD` apart in runs of one value."""
+def _neighbours(value: np.ndarray, text: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The pairs at most `CROWD` apart in runs of one value."""
     import numpy as np
 
-    found = []
-    at = np.arange(len(value))
     for step in range(1, CROWD + 1):
-        at = at[at + step < len(value)]
-        at = at[value[at] == value[at + step]]
-        low, high = np.minimum(text[at], text[at + step]), np.maximum(text[at], text[at + step])
-        found.append((low.astype(np.uint64) << np.uint64(32)) | high.astype(np.uint64))
-        if not len(at):
-            break
-    return found
+        at = np.flatnonzero(value[step:] == value[:-step])
+        yield text[at], text[at + step]
 
 
 def _apart(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The halves of uint64 codes, as positions."""
+    """The halves of codes of 64 bits, the lower as positions."""
     import numpy as np
 
-    return (codes >> np.uint64(32)).astype(np.int64), (codes & np.uint64(0xFFFFFFFF)).astype(np.int64)
+    return codes >> 32, (codes & 0xFFFFFFFF).astype(np.int64)

@@ -9,7 +9,7 @@ A text becomes the set of the 32-bit hashes of its shingles; two shingles of one
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -71,13 +71,10 @@ class Shingles:
 
     def may_share_words(self, first: Array, second: Array, look: int) -> Array:
         """False [m] for pairs that `near.same_words` cannot hold for; `look` 0 or 1 sees others."""
-        ours_alone = theirs_alone = np.zeros(len(first), dtype=np.uint64)
-        for part in self.words[look]:
-            ours, theirs = part.take(first), part.take(second)
-            common = ours & theirs
-            ours_alone = ours_alone | (ours ^ common)
-            theirs_alone = theirs_alone | (theirs ^ common)
-        may: Array = (ours_alone == 0) | (theirs_alone == 0)
+        parts = self.words[look]
+        left = np.flatnonzero(_one_has_all([np.bitwise_or.reduce(parts)], first, second))  # few are
+        may = np.zeros(len(first), dtype=bool)
+        may[left] = _one_has_all(parts, first.take(left), second.take(left))
         return may
 
 
@@ -137,6 +134,18 @@ def _runs(keys: Sequence[str], width: int) -> tuple[Array, Array, Array]:
         after = letters[np.minimum(at + step, len(letters) - 1)]
         runs[at[~own]] -= after[~own] * _factor(step)
     return _mixed(runs), ends - lengths, np.maximum(lengths - width + 1, 1)
+
+
+def _one_has_all(parts: Iterable[Array], first: Array, second: Array) -> Array:
+    """Whether [m] of each pair one has all bits of the other; `parts` are uint64 [n]."""
+    ours_alone = theirs_alone = np.zeros(len(first), dtype=np.uint64)
+    for part in parts:
+        ours, theirs = part.take(first), part.take(second)
+        common = ours & theirs
+        ours_alone = ours_alone | (ours ^ common)
+        theirs_alone = theirs_alone | (theirs ^ common)
+    has: Array = (ours_alone == 0) | (theirs_alone == 0)
+    return has
 
 
 def _word_bits(folded: Sequence[str]) -> Array:
