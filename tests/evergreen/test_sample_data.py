@@ -57,12 +57,12 @@ def test_rows_add_up_against_a_count_of_the_files(workspace: Path) -> None:
     lines = (ROOT / "data/raw/evergreen/test_questions.jsonl").read_text().splitlines()
     torn = sum(not line.endswith("}") for line in lines)
     assert len(table) + len(lines) - torn == 150
-    unlabelled = len((ROOT / "data/raw/evergreen/unlabelled.jsonl").read_text().splitlines())
+    more = len((ROOT / "data/raw/evergreen/unlabelled.jsonl").read_text().splitlines())
     told = json.loads((workspace / "data/evergreen/ingest/outcomes.json").read_text())
     assert (
         told["rows_in"]
         == told["items"]
-        == (150 + unlabelled) * 3 + torn
+        == (150 + more) * 3 + torn
         == told["accepted"] + told["rejected"]
     )
     assert told["reasons"] == {
