@@ -51,8 +51,7 @@ def _left_as_it_was() -> Iterator[None]:
 def _process(known: Collection[str]) -> dict[str, object]:
     """Ours, and what was there; libraries add variables of their own when they are loaded."""
     variables = {k: v for k, v in os.environ.items() if k in known or k.startswith("HEADRACE_")}
-    handlers = {s.name: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
-    return {**variables, **handlers, "folder": Path.cwd()}
+    return {**variables, "SIGINT": signal.getsignal(signal.SIGINT), "folder": Path.cwd()}
 
 
 @pytest.fixture(scope="session")

@@ -183,7 +183,7 @@ def test_a_fine_tuned_encoder_is_a_part_of_its_own_and_trains_equal_bytes(
     monkeypatch.setattr(tracking, "evaluated", lambda *_: True)
     roots = [workspace(tmp_path / name, curated()[::turn]) for name, turn in (("a", 1), ("b", -1))]
     for root in roots:
-        make(root / "e5")
+        make(root / "data/raw/encoders/e5")
         trained_by(root, HEAD, "encoder: {kind: finetuned, path: e5, layers: 2, epochs: 2, tokens: 12}")
         run_stage("training.evergreen", None, root)
     assert digests(roots[0]) == digests(roots[1])
