@@ -128,7 +128,6 @@ def _lay_over(base: dict[str, Any], other: Mapping[str, Any]) -> None:
 
 def _set(params: dict[str, Any], text: str) -> None:
     import yaml
-    from ruamel.yaml.comments import CommentedMap, CommentedSeq
 
     name, sep, value = text.partition("=")
     if not sep:
@@ -147,10 +146,8 @@ def _set(params: dict[str, Any], text: str) -> None:
         given = yaml.safe_load(value)
     except yaml.YAMLError as e:
         raise ConfigError(f"{value!r} is not a YAML value", where=f"--set {name}") from e
-    if isinstance(given, (dict, list)):
-        given = CommentedMap(given) if isinstance(given, dict) else CommentedSeq(given)
-        given.fa.set_flow_style()  # on the one line where its comment stands
-    at[last] = given
+    # On the one line where its comment stands, and with quotes where the reader of params needs them.
+    at[last] = _commented().load(yaml.safe_dump(given, default_flow_style=True, allow_unicode=True))
 
 
 def _make(folder: Path, sources: Mapping[str, list[Path]], params: Mapping[str, Any]) -> None:

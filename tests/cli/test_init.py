@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 import yaml
 
 from pipelines.cli import init, main
+from pipelines.data.config import read_params
 
 QUESTIONS = ",is_evergreen,English\n0,1,Who wrote Faust?\n"
 
@@ -79,6 +81,24 @@ def test_a_parameter_can_be_set(here: Path) -> None:
     assert main(["init", "mine", "--set", "trit.languages=[ja]", "--set", "seed=11"]) == 0
     params = yaml.safe_load((here / "mine" / "params.yaml").read_text())
     assert (params["trit"]["languages"], params["seed"]) == (["ja"], 11)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("evergreen.ingest.labels", {"no": "mutable", "0": "evergreen", "oui": "evergreen"}),
+        ("evergreen.synthesize.topics", ["1", "on", "a: b", "Wörter, # und Zeichen", ""]),
+        ("evergreen.synthesize.model", "null"),
+        ("llm.caps", {"run": {"usd": 0.5}, "stage": {"tokens": 10}}),
+        ("training.evergreen.encoder.prefix", "query: " * 30),
+    ],
+)
+def test_what_is_set_is_what_is_read(here: Path, name: str, value: object) -> None:
+    assert main(["init", "mine", "--set", f"{name}={json.dumps(value)}"]) == 0
+    told = read_params(here / "mine" / "params.yaml")
+    for key in name.split("."):
+        told = told[key]
+    assert told == value
 
 
 @pytest.mark.parametrize(

@@ -59,12 +59,7 @@ def test_rows_add_up_against_a_count_of_the_files(workspace: Path) -> None:
     assert len(table) + len(lines) - torn == 150
     more = len((ROOT / "data/raw/evergreen/unlabelled.jsonl").read_text().splitlines())
     told = json.loads((workspace / "data/evergreen/ingest/outcomes.json").read_text())
-    assert (
-        told["rows_in"]
-        == told["items"]
-        == (150 + more) * 3 + torn
-        == told["accepted"] + told["rejected"]
-    )
+    assert told["rows_in"] == told["items"] == (150 + more) * 3 + torn == told["accepted"] + told["rejected"]
     assert told["reasons"] == {
         "rejected(empty_question)": 1,
         "rejected(unknown_label)": 3,
