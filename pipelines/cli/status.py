@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from pipelines.cli.params import check_params
@@ -17,7 +17,7 @@ LEGEND = "accepted + rejected + other = items, the work that a stage planned fro
 
 @dataclass(frozen=True)
 class Line:
-    """One stage. Counts are None where it makes no rows or was never run.
+    """One stage. Counts are None where it makes no rows or was never run; `made`: something of it is there.
 
     accepted + rejected + other = items, the work items that it planned; with
     fan-out they are more than the rows that it read.
@@ -31,6 +31,7 @@ class Line:
     other: int | None
     rows_out: int | None
     fresh: bool
+    made: bool = True
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,7 +53,9 @@ def lines(root: Path) -> list[Line]:
     from pipelines import graph
 
     stages, changed = graph.state(root)
-    return [_line(root, s.name, s.folder, s.name not in changed) for s in stages]
+    found = [_line(root, s.name, s.folder, s.name not in changed) for s in stages]
+    there = [any((root / out).exists() for out in s.outs) for s in stages]
+    return [replace(line, made=made) for line, made in zip(found, there, strict=True)]
 
 
 def made(root: Path, names: Sequence[str]) -> list[Line]:
@@ -82,7 +85,7 @@ def table(found: list[Line]) -> str:
     head = ("stage", "rows in", "items", "accepted", "rejected", "other", "rows out", "")
     body = [
         (x.stage, *(_cell(v) for v in (x.rows_in, x.items, x.accepted, x.rejected, x.other, x.rows_out)),
-         "fresh" if x.fresh else "not made" if x.rows_in is None else "stale")
+         "fresh" if x.fresh else "stale" if x.made else "not made")
         for x in found
     ]  # fmt: skip
     widths = [max(len(row[i]) for row in (head, *body)) for i in range(len(head))]

@@ -87,8 +87,8 @@ def _systems(told: Figures) -> Table:
         "The classifier and what it must beat",
         "Weighted F1, the mean over languages, with the bounds of a bootstrap of questions; how much the "
         "classifier is better (the same questions drawn for both); precision and recall of both classes.",
-        ["system", "weighted F1", "classifier better by", "precision evergreen", "mutable",
-         "recall evergreen", "mutable", "AUROC", "ECE", "Brier"],
+        ["system", "weighted F1", "classifier better by", "precision evergreen", "precision mutable",
+         "recall evergreen", "recall mutable", "AUROC", "ECE", "Brier"],
         rows,
         warning(told),
     )  # fmt: skip
@@ -162,19 +162,20 @@ def _kinds(told: Figures) -> Table:
         "Errors by kind of question",
         "Kinds by rules over the English wording, which took part in no training; a question may be of two. "
         "False positives: mutable wordings taken for evergreen, and their share of the mutable ones.",
-        ["kind", "questions", "wordings", "evergreen", "false positives", "rate", "false negatives", "rate",
-         "weighted F1"],
+        ["kind", "questions", "wordings", "evergreen", "false positives", "of the mutable", "false negatives",
+         "of the evergreen", "weighted F1"],
         rows,
         warning(told),
     )  # fmt: skip
 
 
 def _examples(rows: pl.DataFrame, told: Figures) -> Iterator[Table]:
-    """The surest errors among English wordings, at most `SHOWN` a kind and direction."""
-    wrong = rows.filter((pl.col("language") == "en") & (pl.col("prediction") != pl.col("label")))
+    """The surest errors, a question in its surest wording, at most `SHOWN` a kind and direction."""
+    wrong = rows.filter(pl.col("prediction") != pl.col("label"))
     wrong = wrong.sort((pl.col("p_evergreen") - 0.5).abs(), "row_id", descending=[True, False])
+    wrong = wrong.unique("question_id", keep="first", maintain_order=True)
     shown = [
-        [words(kind), row["prediction"], number(row["p_evergreen"]), row["question"]]
+        [words(kind), row["prediction"], number(row["p_evergreen"]), row["language"], row["question"]]
         for kind in (*KINDS, "none")
         for prediction in ("evergreen", "mutable")
         for row in wrong.filter(pl.col("prediction") == prediction)
@@ -185,8 +186,9 @@ def _examples(rows: pl.DataFrame, told: Figures) -> Iterator[Table]:
     if shown:
         yield Table(
             "Examples of errors",
-            f"The surest ones, at most {SHOWN} of each kind and direction; the rows of the stage hold all.",
-            ["kind", "taken for", "P(evergreen)", "question"],
+            f"The surest ones, a question in its surest wording, at most {SHOWN} of each kind and direction; "
+            "the rows of the stage hold all.",
+            ["kind", "taken for", "P(evergreen)", "language", "question"],
             shown,
             warning(told),
         )

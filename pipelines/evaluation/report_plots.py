@@ -18,14 +18,14 @@ WATER, SAND, STONE = "#0b6e8f", "#d08a2e", "#9fb0ba"
 
 
 def evergreen(data: Path) -> str:
-    """P(evergreen) of the test questions, by the label that people gave."""
+    """P(evergreen) of the test wordings, by the label that people gave."""
     rows = pl.read_parquet(data / "evaluation/evergreen/rows.parquet")
     figure, (ax,) = _figure(1)
     bins = [i / 20 for i in range(21)]
     for label, color in (("evergreen", WATER), ("mutable", SAND)):
         values = rows.filter(pl.col("label") == label)["p_evergreen"].to_list()
         ax.hist(values, bins=bins, color=color, alpha=0.7, label=f"{label} ({len(values)})")
-    _name(ax, "P(evergreen) of the test questions", "P(evergreen)", "questions")
+    _name(ax, "P(evergreen) of the test questions, in all languages", "P(evergreen)", "wordings")
     ax.legend(frameon=False)
     return _svg(figure)
 

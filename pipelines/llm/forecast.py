@@ -102,8 +102,8 @@ class Previewer(Client):
         fault = raised[1] if raised else None
         if fault is not None and not isinstance(fault, Exception):
             return
-        # What a stage raises when answers are missing is of the missing answers.
-        if self.forecast.missing or (fault is None and not self.read_on):
+        # What a stage raises when it was not given answers is of their absence.
+        if self.forecast.missing or (not self.read_on and (fault is None or self._seen)):
             raise Unanswered from None
 
     def answers(self, requests: Iterable[Request]) -> Iterator[Answer]:

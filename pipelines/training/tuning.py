@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 Watch = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]  # what, how many -> told n more
 ENCODERS = "data/raw/encoders"
+WHERE = "params.yaml: training.evergreen.encoder"
 FROZEN, FINETUNED = "frozen", "finetuned"
 HEAD_RATE = 1e-3  # learning rate of the head, which starts from nothing
 JITTER = 4.0  # tokens by which the lengths of one batch may differ more than they need to
@@ -60,10 +61,13 @@ class Tuning:
     def __post_init__(self) -> None:
         counts = (self.layers, self.networks, self.epochs, self.wordings, self.batch)
         if self.kind not in (FROZEN, FINETUNED):
-            raise ConfigError(f"kind is {FROZEN} or {FINETUNED}, not {self.kind!r}", where="encoder")
+            raise ConfigError(f"kind is {FROZEN} or {FINETUNED}, not {self.kind!r}", where=WHERE)
+        if self.path and self.kind == FROZEN:
+            what = "an encoder of one's own is for fine-tuning alone; the frozen one is the packaged"
+            raise ConfigError(what, where=f"{WHERE}.path", cure=f"set kind: {FINETUNED}")
         if min(counts) < 1 or self.tokens < 8 or self.learning_rate <= 0 or self.dropout == 1:
             what = "needs layers, networks, epochs, wordings, batch >= 1, tokens >= 8, learning_rate > 0"
-            raise ConfigError(what, where="encoder")
+            raise ConfigError(what, where=WHERE)
 
 
 @dataclass(frozen=True)
@@ -159,7 +163,7 @@ def _named(encoders: Path, name: str) -> Path:
     folder = encoders / name
     if not folder.resolve().is_relative_to(encoders.resolve()) or not folder.is_dir():
         what = f"no folder {name!r} below {ENCODERS}"
-        raise ConfigError(what, where="training.evergreen.encoder.path", cure="put it there")
+        raise ConfigError(what, where=f"{WHERE}.path", cure="put it there")
     return folder
 
 

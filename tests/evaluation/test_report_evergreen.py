@@ -98,11 +98,18 @@ def test_the_tables_say_what_the_figures_say(tmp_path: Path) -> None:
     assert all(len(row) == len(t.columns) for t in tables.values() for row in t.rows)
 
 
-def test_the_surest_errors_of_a_kind_are_shown(tmp_path: Path) -> None:
-    tables = by_title(report_evergreen.tables(laid(tmp_path, 40, 10)))
+def test_the_surest_errors_of_a_kind_are_shown_each_question_in_its_surest_wording(tmp_path: Path) -> None:
+    data = laid(tmp_path, 40, 10)
+    path = data / "evaluation/evergreen/rows.parquet"
+    rows = pl.read_parquet(path)
+    german = rows.filter(question_id="q008").with_columns(
+        row_id=pl.lit("r8de"), language=pl.lit("de"), question=pl.lit("Wie alt?"), p_evergreen=pl.lit(0.9)
+    )
+    pl.concat([rows, german]).write_parquet(path)
+    tables = by_title(report_evergreen.tables(data))
     assert tables["Examples of errors"].rows == [
-        ["living person", "evergreen", "0.200", "How old is Tom Hanks?"]
-        for _ in range(report_evergreen.SHOWN)
+        ["living person", "evergreen", "0.900", "de", "Wie alt?"],
+        ["living person", "evergreen", "0.200", "en", "How old is Tom Hanks?"],
     ]
 
 

@@ -146,6 +146,15 @@ def test_the_report_is_one_page_that_loads_nothing_and_shows_ten_rows_an_engine(
     assert "problems.jsonl:" in html
 
 
+def test_a_preview_after_the_run_finds_every_answer_stored(demo: Demo) -> None:
+    said = demo.run(". .venv/bin/activate && headrace preview --json")
+    told = json.loads(said.strip().split("\n")[-1])["stages"]
+    counts = {line["stage"]: line["models"] for line in told if line["models"]}
+    assert {"evergreen.translate", "trit.reason@pt", "cbu.rollout"} <= counts.keys()
+    assert all(count["new"] == 0 < count["stored"] for models in counts.values() for count in models)
+    assert all(line["texts_new"] == 0 and not line["fault"] for line in told)
+
+
 def test_the_clone_is_as_clean_as_before_but_for_the_lock(demo: Demo) -> None:
     assert set(demo.run("git status --porcelain").split("\n")) <= {"?? dvc.lock", "?? .venv", ""}
 

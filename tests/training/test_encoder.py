@@ -170,7 +170,7 @@ def test_a_missing_package_names_its_cure(monkeypatch: pytest.MonkeyPatch) -> No
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
     monkeypatch.setattr(importlib, "import_module", absent)
-    with pytest.raises(EnvironmentFault, match="needs the package 'torch' .run `make train`"):
+    with pytest.raises(EnvironmentFault, match="needs the package 'torch' .`make train` in the project"):
         bert.need("torch")
 
 

@@ -158,7 +158,7 @@ def need(module: str) -> Any:
         return importlib.import_module(module)
     except ModuleNotFoundError as e:
         what = f"a fine-tuned encoder needs the package {e.name!r}"
-        raise EnvironmentFault(what, cure="run `make train`, or set encoder.kind to frozen") from e
+        raise EnvironmentFault(what, cure="`make train` in the project, or encoder.kind: frozen") from e
 
 
 @contextmanager
