@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from pipelines.cli.params import check_params
@@ -31,7 +31,7 @@ class Line:
     other: int | None
     rows_out: int | None
     fresh: bool
-    made: bool = True
+    made: bool
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,20 +53,21 @@ def lines(root: Path) -> list[Line]:
     from pipelines import graph
 
     stages, changed = graph.state(root)
-    found = [_line(root, s.name, s.folder, s.name not in changed) for s in stages]
-    there = [any((root / out).exists() for out in s.outs) for s in stages]
-    return [replace(line, made=made) for line, made in zip(found, there, strict=True)]
+    return [
+        _line(root, s.name, s.folder, s.name not in changed, any((root / out).exists() for out in s.outs))
+        for s in stages
+    ]
 
 
 def made(root: Path, names: Sequence[str]) -> list[Line]:
     """The named stages right after a run of them: fresh, without a further look at the graph."""
-    return [_line(root, name, name.replace(".", "/").replace("@", "/"), True) for name in names]
+    return [_line(root, name, name.replace(".", "/").replace("@", "/"), True, True) for name in names]
 
 
-def _line(root: Path, name: str, folder: str, fresh: bool) -> Line:
+def _line(root: Path, name: str, folder: str, fresh: bool, made: bool) -> Line:
     seen = read_outcomes(root, folder)
     if seen is None or not {"rows_in", "items", "accepted", "rejected", "rows_out", *OTHER} <= seen.keys():
-        return Line(name, None, None, None, None, None, None, fresh)
+        return Line(name, None, None, None, None, None, None, fresh, made)
     other = sum(seen[o] for o in OTHER)
     return Line(
         name,
@@ -77,6 +78,7 @@ def _line(root: Path, name: str, folder: str, fresh: bool) -> Line:
         other,
         seen["rows_out"],
         fresh,
+        made,
     )
 
 

@@ -273,6 +273,11 @@ def test_an_encoder_that_is_no_input_of_the_graph_is_refused(tmp_path: Path, nam
         tuning.tuner(Tuning("finetuned", path=name), tmp_path, unseen)
 
 
+def test_a_frozen_encoder_takes_no_folder() -> None:
+    with pytest.raises(ConfigError, match=r"encoder.path: .* for fine-tuning alone.* .set kind: finetuned"):
+        Tuning("frozen", path="e5")
+
+
 def test_a_frozen_encoder_needs_no_torch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(bert, "need", pytest.fail)
     assert tuning.tuner(Tuning(), tmp_path, unseen) is None
