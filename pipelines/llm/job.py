@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from pipelines.llm.waiting import Waiting
 
     End = tuple[str, Kept]  # a key, and what the store says
-    Handed = End | list[End] | BaseException
+    Handed = list[End] | BaseException
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A request under its key. Its end is put on `done`, alone or with others, or an exception."""
+    """A request under its key. Its end is put on `done`, with others, or an exception."""
 
     key: str
     canonical: str

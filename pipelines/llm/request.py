@@ -18,7 +18,7 @@ import re
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Literal
 
 import orjson
@@ -77,6 +77,11 @@ class Sampling:
     frequency_penalty: float = 0.0
     repetition_penalty: float = 1.0
     logprobs: int | None = None
+
+    @cached_property
+    def canonical(self) -> str:
+        """Its canonical JSON."""
+        return _sampling(self)
 
     def __post_init__(self) -> None:
         for name, fits, range_ in (
@@ -170,7 +175,7 @@ def canonical(request: Request, identity: str) -> str:
         named["model"] = identity
         named["prompt"] = request.prompt
         named["sample"] = int(request.sample)
-        named["sampling"] = None if request.sampling is None else orjson.Fragment(_sampling(request.sampling))
+        named["sampling"] = None if request.sampling is None else orjson.Fragment(request.sampling.canonical)
         named["schema"] = None if request.schema is None else orjson.Fragment(_shared(request.schema))
         named["seed"] = None if request.seed is None else int(request.seed)
         if request.tools:
@@ -218,7 +223,7 @@ def _piece_by_piece(request: Request, identity: str) -> str:
     prompt = "null" if request.prompt is None else _quoted(request.prompt)
     messages = ",".join([f"[{_quoted(role)},{_content(said)}]" for role, said in request.messages])
     schema = "null" if request.schema is None else _shared(request.schema)
-    sampling = "null" if request.sampling is None else _sampling(request.sampling)
+    sampling = "null" if request.sampling is None else request.sampling.canonical
     seed = "null" if request.seed is None else int(request.seed)
     return (
         f'{{{extra}"kind":{_quoted(request.kind)},"messages":[{messages}],"model":{_quoted(identity)},'
@@ -240,7 +245,7 @@ def _media(part: Media) -> str:
 
 @lru_cache(256)
 def _sampling(sampling: Sampling) -> str:
-    """Its canonical JSON, remembered: a stage asks thousands of questions by one of it."""
+    """Remembered also for its equals: a stage asks thousands of questions by one of it."""
     named: dict[str, Any] = {
         "max_tokens": int(sampling.max_tokens),
         "temperature": float(sampling.temperature),

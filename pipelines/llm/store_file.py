@@ -14,6 +14,7 @@ from pipelines.llm.store_errors import NewerStore, NotAStore, ReadOnlyStore
 from pipelines.llm.store_rows import COLUMNS, add_functions
 
 VERSION = 2
+CACHE_KIB = 32 * 1024
 APPLICATION_ID = 0x48445243  # "HDRC"
 
 _DAMAGED = """
@@ -81,6 +82,7 @@ def in_memory() -> sqlite3.Connection:
 def prepare(db: sqlite3.Connection, path: Path, readonly: bool) -> int:
     """Check whose file it is; make the tables of a new one, upgrade an older one; its version."""
     db.execute(f"PRAGMA busy_timeout = {int(BUSY_S * 1000)}")
+    db.execute(f"PRAGMA cache_size = -{CACHE_KIB}")  # keys come in no order, so all of the file is in use
     tables, application, version = mark(db)
     if tables and application != APPLICATION_ID:
         raise NotAStore("is a database, but not a response store", where=str(path), cure="name another file")

@@ -12,7 +12,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection
 
-from pipelines.llm.claims import UNKNOWN, Claims
+from pipelines.llm.claimants import Claimant
+from pipelines.llm.claims import Claims
 
 LOOK_S = 0.5  # between two looks at who holds what
 NOTICE_S = 3.0
@@ -35,7 +36,7 @@ class Waiting:
         self.stalled: set[str] = set()
         self._since: float | None = None
         self._look_at = 0.0
-        self._seen: dict[str, tuple[int, float]] = {}  # its last beat, and when we saw it
+        self._seen: dict[str, tuple[int, float]] = {}  # its last pulse, and when we first saw that
         self._told: frozenset[str] = frozenset()
         self._told_at = 0.0
 
@@ -50,15 +51,16 @@ class Waiting:
             return
         self._look_at = now + LOOK_S
         holders = self._claims.holders(keys, self.stalled)
-        for claimant in holders.keys() - {UNKNOWN, self._claims.claimants.id}:
+        for claimant in holders.keys() - {self._claims.claimants.id}:
             self._watch(claimant, holders[claimant], now)
         if now - self._since >= NOTICE_S:
             self._tell(Counter({c: n for c, n in holders.items() if c not in self.stalled}), now)
 
     def _watch(self, claimant: str, count: int, now: float) -> None:
-        beat = self._claims.claimants.beaten(claimant)
-        if self._seen.get(claimant, (-1, 0.0))[0] != beat:
-            self._seen[claimant] = beat, now
+        seen = self._claims.other(claimant)
+        pulse = -1 if seen is None else seen.pulse
+        if claimant not in self._seen or self._seen[claimant][0] != pulse:
+            self._seen[claimant] = pulse, now
             self.stalled.discard(claimant)  # it goes on
         elif claimant not in self.stalled and now - self._seen[claimant][1] >= self._stalled_s:
             self.stalled.add(claimant)
@@ -79,11 +81,14 @@ class Waiting:
     def _name(self, claimant: str) -> str:
         if claimant == self._claims.claimants.id:
             return "another call of this very run"
-        told = self._claims.claimants.tell(claimant) if claimant else None
-        return "another run" if told is None else str(told)
+        return str(self._who(claimant) or "another run")
+
+    def _who(self, claimant: str) -> Claimant | None:
+        seen = self._claims.other(claimant)
+        return None if seen is None else seen.who
 
     def _more(self, claimant: str) -> str:
-        told = self._claims.claimants.tell(claimant) if claimant else None
+        told = self._who(claimant)
         if told is None or not told.stopped:
             return ""
         return f"; it is stopped: `kill -CONT {told.pid}` lets it go on, `kill -9 {told.pid}` frees them"

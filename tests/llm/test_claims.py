@@ -31,7 +31,7 @@ import sys
 from pathlib import Path
 from pipelines.llm.claims import Claims
 claims = Claims(Path(sys.argv[1]))
-assert claims.take(sys.argv[2], "holder")
+assert claims.take([sys.argv[2]], "holder")
 print("held", flush=True)
 sys.stdin.read()
 """
@@ -54,34 +54,34 @@ def ask(server: ScriptedServer, store: Path, count: int) -> list[Answer]:
 
 def test_a_claim_keeps_others_off_until_it_is_given_back(tmp_path: Path) -> None:
     ours, theirs = Claims(tmp_path / "s.sqlite"), Claims(tmp_path / "s.sqlite")
-    assert all(ours.take(key, "a") for key in KEYS)
-    assert not any(theirs.take(key, "b") for key in KEYS)
-    ours.give(KEYS[0], "a")
-    assert [theirs.take(key, "b") for key in KEYS] == [True, False, False, False]
+    assert ours.take(KEYS, "a") == set(KEYS)
+    assert theirs.take(KEYS, "b") == set()
+    ours.give(KEYS[:1], "a")
+    assert theirs.take(KEYS, "b") == set(KEYS[:1])
     ours.give_all("a")
-    assert theirs.take(KEYS[1], "b")
+    assert theirs.take(KEYS[:2], "b") == set(KEYS[1:2]), "the first is its own already"
     theirs.close()
-    assert all(ours.take(key, "a") for key in KEYS)
+    assert ours.take(KEYS, "a") == set(KEYS)
     ours.close()
 
 
 def test_one_owner_gives_nothing_of_another(tmp_path: Path) -> None:
     claims = Claims(tmp_path / "s.sqlite")
-    assert claims.take(KEYS[1], "a")
-    assert not claims.take(KEYS[1], "b")
-    claims.give(KEYS[1], "b")
+    assert claims.take([KEYS[1]], "a")
+    assert not claims.take([KEYS[1]], "b")
+    claims.give([KEYS[1]], "b")
     claims.give_all("b")
-    assert not claims.take(KEYS[1], "b")
+    assert not claims.take([KEYS[1]], "b")
     claims.close()
 
 
 def test_a_claim_given_back_after_the_end_opens_no_file(tmp_path: Path) -> None:
     claims = Claims(tmp_path / "s.sqlite")
-    assert claims.take(KEYS[0], "a")
+    assert claims.take([KEYS[0]], "a")
     claims.close()
-    claims.give(KEYS[0], "a")
+    claims.give([KEYS[0]], "a")
     claims.give_all("a")
-    assert claims._file is None
+    assert list((tmp_path / "s.claimants").iterdir()) == []
 
 
 def test_a_killed_holder_holds_nothing(tmp_path: Path) -> None:
@@ -92,12 +92,64 @@ def test_a_killed_holder_holds_nothing(tmp_path: Path) -> None:
     assert holder.stdout is not None and holder.stdin is not None
     assert holder.stdout.readline() == b"held\n"
     claims = Claims(store)
-    assert not claims.take(KEYS[2], "us")
+    assert not claims.take([KEYS[2]], "us")
     holder.kill()
     holder.wait()
-    assert claims.take(KEYS[2], "us")
+    assert claims.take([KEYS[2]], "us")
     holder.stdin.close()
     holder.stdout.close()
+
+
+CONTENDER = """
+import os, random, sys
+from pathlib import Path
+from pipelines.llm.claims import Claims
+claims, marks, draw = Claims(Path(sys.argv[1])), Path(sys.argv[2]), random.Random(sys.argv[3])
+keys, held = [f"{n << 200:064x}" for n in range(12)], 0
+for _ in range(1500):
+    ours = claims.take(draw.sample(keys, 3), "a")
+    for key in ours:
+        os.close(os.open(marks / key, os.O_CREAT | os.O_EXCL))  # fails where another has it
+    for key in ours:
+        (marks / key).unlink()
+    claims.give(ours, "a")
+    held += len(ours)
+print(held)
+"""
+
+
+def test_no_two_of_many_processes_ever_have_one_question_and_all_get_some(tmp_path: Path) -> None:
+    (tmp_path / "marks").mkdir()
+    command = [sys.executable, "-c", CONTENDER, str(tmp_path / "s.sqlite"), str(tmp_path / "marks")]
+    runs = [subprocess.Popen([*command, str(n)], stdout=subprocess.PIPE, text=True) for n in range(4)]
+    held = [run.communicate()[0] for run in runs]
+    assert [run.returncode for run in runs] == [0] * 4
+    assert all(int(said) > 500 for said in held)
+    assert list((tmp_path / "s.claimants").iterdir()) != []  # ended without a close: the next one sweeps
+    assert Claims(tmp_path / "s.sqlite").take(KEYS, "us") == set(KEYS)
+    assert len(list((tmp_path / "s.claimants").iterdir())) == 1
+
+
+def test_where_nothing_can_be_claimed_that_is_said_and_nothing_is_held(tmp_path: Path) -> None:
+    claims = Claims(tmp_path / "s.sqlite")
+    (tmp_path / "s.claimants").write_text("a file in the place of the folder")
+    with pytest.raises(EnvironmentFault, match="questions cannot be claimed") as raised:
+        claims.take(KEYS, "a")
+    assert raised.value.where == str(tmp_path / "s.claimants")
+    (tmp_path / "s.claimants").unlink()
+    assert claims.take(KEYS, "a") == set(KEYS)
+
+
+def test_a_file_of_another_that_is_half_written_or_not_its_own_stops_nobody(tmp_path: Path) -> None:
+    theirs, ours = Claims(tmp_path / "s.sqlite"), Claims(tmp_path / "s.sqlite")
+    assert theirs.take(KEYS[:1], "b")
+    file = tmp_path / "s.claimants" / theirs.claimants.id
+    for raw in (b"", b"{", b"not JSON\n\x01\x02", b"[]\n"):
+        file.write_bytes(raw)
+        assert ours.take(KEYS, "a") == set(KEYS)
+        assert ours.other(theirs.claimants.id) is None or ours.other(theirs.claimants.id).who is None
+        ours.give_all("a")
+    assert file.exists()
 
 
 def test_two_clients_that_want_the_same_answers_at_once_pay_for_each_once(tmp_path: Path) -> None:
@@ -226,7 +278,7 @@ def test_the_texts_of_a_run_that_died_are_embedded_by_another(tmp_path: Path) ->
         open_client(Settings("openai", "m", server.url), tmp_path / "s.sqlite") as client,
     ):
         (key,) = keys_of(client, ["a text"], model="e", prefix="")
-        assert ours.take(key, "the dying")
+        assert ours.take([key], "the dying")
         with ThreadPoolExecutor(1) as pool:
             waits = pool.submit(client.embed, ["a text"], model="e", prefix="")
             time.sleep(0.3)
@@ -238,20 +290,20 @@ def test_the_texts_of_a_run_that_died_are_embedded_by_another(tmp_path: Path) ->
 def test_of_those_who_wait_for_a_stalled_holder_one_asks_in_its_stead(tmp_path: Path) -> None:
     held, first, second, late = (Claims(tmp_path / "s.sqlite") for _ in range(4))
     key = KEYS[3]
-    assert held.take(key, "held")
+    assert held.take([key], "held")
     stalled = {held.claimants.id}
-    assert not first.take(key, "first")
-    assert first.take(key, "first", stalled)
-    assert not second.take(key, "second", stalled), "the first asks it, and gets on"
+    assert not first.take([key], "first")
+    assert first.take([key], "first", stalled)
+    assert not second.take([key], "second", stalled), "the first asks it, and gets on"
     assert second.holders([key], stalled) == {first.claimants.id: 1}
     stalled |= {first.claimants.id}
-    assert second.take(key, "second", stalled)
+    assert second.take([key], "second", stalled)
     held.close()
-    assert not late.take(key, "late"), "the stalled one is gone, and another asks in its stead"
-    first.give(key, "first")
-    assert not late.take(key, "late", stalled)
-    second.give(key, "second")
-    assert late.take(key, "late")
+    assert not late.take([key], "late"), "the stalled one is gone, and another asks in its stead"
+    first.give([key], "first")
+    assert not late.take([key], "late", stalled)
+    second.give([key], "second")
+    assert late.take([key], "late")
     for claims in (first, second, late):
         claims.close()
     assert list((tmp_path / "s.claimants").iterdir()) == []
@@ -259,12 +311,11 @@ def test_of_those_who_wait_for_a_stalled_holder_one_asks_in_its_stead(tmp_path: 
 
 def test_whose_file_is_left_by_a_kill_holds_nothing_and_is_taken_away(tmp_path: Path) -> None:
     left = Claims(tmp_path / "s.sqlite", "toy.make")
-    assert left.take(KEYS[0], "left")
+    assert left.take([KEYS[0]], "left")
     os.close(left.claimants._file)  # type: ignore[arg-type] - as the kernel does
-    os.close(left._file)  # type: ignore[arg-type]
     claims = Claims(tmp_path / "s.sqlite")
     assert claims.holders(KEYS) == {}
-    assert claims.take(KEYS[0], "us")
+    assert claims.take([KEYS[0]], "us")
     assert [p.name for p in (tmp_path / "s.claimants").iterdir()] == [claims.claimants.id]
     claims.close()
 
@@ -274,8 +325,13 @@ class Watched:
 
     def __init__(self, store: Path, count: int) -> None:
         self.now, self.said, self.holder = 100.0, list[str](), Claims(store, "toy.make")
-        assert all(self.holder.take(key, "holder") for key in KEYS[:count])
+        assert self.holder.take(KEYS[:count], "holder") == set(KEYS[:count])
         self.wait = Waiting(Claims(store), self.said.append, 50.0, clock=lambda: self.now)
+
+    def beat(self) -> None:
+        """One of its questions ends."""
+        self.holder.claimants._beaten = -1e9
+        self.holder.claimants.beat()
 
     def after(self, seconds: float) -> list[str]:
         """What is said in so many seconds."""
@@ -297,8 +353,8 @@ def test_who_waits_says_for_whom_after_a_moment_and_again_now_and_then(tmp_path:
 
 def test_a_holder_that_gets_on_is_waited_for_and_one_that_does_not_is_so_no_longer(tmp_path: Path) -> None:
     watched = Watched(tmp_path / "s.sqlite", 3)
-    for beat in range(4):
-        os.utime(tmp_path / "s.claimants" / watched.holder.claimants.id, ns=(beat, beat))
+    for _ in range(4):
+        watched.beat()
         watched.after(40)
         assert watched.wait.stalled == set()
     said = watched.after(15)
@@ -308,7 +364,10 @@ def test_a_holder_that_gets_on_is_waited_for_and_one_that_does_not_is_so_no_long
         in said[0]
     )
     assert said[0].endswith("answered nothing for 50 s; what it asks all the same is paid for twice")
-    os.utime(tmp_path / "s.claimants" / watched.holder.claimants.id)
+    assert watched.holder.take(KEYS[3:], "holder")
+    watched.after(1)
+    assert watched.wait.stalled, "what it takes is no sign of life, only what ends"
+    watched.beat()
     watched.after(1)
     assert watched.wait.stalled == set()
 
@@ -385,7 +444,7 @@ def test_vectors_of_a_run_that_gets_nowhere_are_made_by_who_waited(
         open_client(Settings("openai", "m", server.url, stalled_s=0.5), store) as client,
     ):
         (key,) = keys_of(client, ["a text"], model="e", prefix="")
-        assert ours.take(key, "the hung")
+        assert ours.take([key], "the hung")
         assert len(client.embed(["a text"], model="e", prefix="")) == 1
     assert f"headrace: asks 1 questions itself: PID {os.getpid()}" in capsys.readouterr().err
     ours.close()
