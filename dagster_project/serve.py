@@ -10,17 +10,19 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from dagster_project.killed import end_killed
 from dagster_project.reload import LOCATION
 from pipelines.errors import EnvironmentFault
-from pipelines.tracking_store import prepared
+from pipelines.tracking_store import EXPERIMENT, prepared
 
 HOST = "127.0.0.1"
 WAIT_S = 600  # for a port; a server that ended is told at once
@@ -78,8 +80,22 @@ def servers(root: Path, port: int, mlflow_port: int) -> list[Server]:
     )  # fmt: skip
     return [
         Server("Dagster", dagster, port, "/asset-groups"),
-        Server("MLflow", mlflow, mlflow_port, "/#/experiments"),
+        Server("MLflow", mlflow, mlflow_port, _runs_page(root)),
     ]
+
+
+def _runs_page(root: Path) -> str:
+    """MLflow's table of our runs; of itself it opens the pages for traces, where there are none."""
+    view = "workflowType=machine_learning"
+    database = (root / ".headrace" / "mlflow.db").resolve()
+    try:
+        with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as db:
+            found = db.execute(
+                "SELECT experiment_id FROM experiments WHERE name = ?", (EXPERIMENT,)
+            ).fetchone()
+    except sqlite3.Error:  # none yet, or its tables are others by now
+        found = None
+    return f"/#/experiments/{found[0]}/runs?{view}" if found else f"/#/experiments?{view}"
 
 
 def environment(root: Path, port: int) -> dict[str, str]:

@@ -109,7 +109,11 @@ class Tracer:
         by_file: dict[str, list[int]] = {}
         for r in lines.sort("file", "line").to_dicts():
             by_file.setdefault(r["file"], []).append(r["line"])
-        return ", ".join(f"{file}:{_ranges(numbers)}" for file, numbers in by_file.items())
+        raw = self.data / "raw"
+        places = raw / path.relative_to(self.data).parts[0], raw  # below which an engine names its files
+        there = {file: found for file in by_file for p in places if (found := p / file).is_file()}
+        names = {file: found.relative_to(self.data.parent).as_posix() for file, found in there.items()}
+        return ", ".join(f"{names.get(file, file)}:{_ranges(n)}" for file, n in by_file.items())
 
     def _responses(self, ids: Iterable[str]) -> Iterator[Response]:
         ids = list(ids)

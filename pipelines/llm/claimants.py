@@ -7,6 +7,7 @@ for nothing, also after SIGKILL. The pulse changes when a question ends, so othe
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -92,7 +93,7 @@ class Claimants:
         try:
             # A lock of the open file, not of the process: two clients of one process are two askers.
             fcntl.fcntl(file, fcntl.F_OFD_SETLK, _first_byte())
-            os.pwrite(file, head + bytes(BYTES), 0)
+            _write(file, head + bytes(BYTES), 0)
         except OSError:
             os.close(file)
             raise
@@ -108,7 +109,7 @@ class Claimants:
     def write(self, first: int, asks: Sequence[int]) -> None:
         """Say what we ask, from the place `first` (from 0) on. Raises OSError; nothing when not signed."""
         if self._file is not None:
-            os.pwrite(self._file, array(WORD, asks).tobytes(), self._words_at + (1 + first) * BYTES)
+            _write(self._file, array(WORD, asks).tobytes(), self._words_at + (1 + first) * BYTES)
 
     def beat(self) -> None:
         """Let others see that we get on."""
@@ -147,6 +148,11 @@ class Claimants:
                 path.unlink()
         finally:
             os.close(file)
+
+
+def _write(file: int, raw: bytes, at: int) -> None:
+    if os.pwrite(file, raw, at) < len(raw):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def _first_byte() -> bytes:

@@ -186,6 +186,13 @@ def test_mlflow_shows_the_run_of_the_evaluation(ui: Ui) -> None:
     ui.shot("7-mlflow-run")
 
 
+def test_the_page_that_is_printed_for_mlflow_is_the_table_of_the_runs(ui: Ui) -> None:
+    ui.page.goto(ui.mlflow + servers(ui.root, 1, 2)[1].start)
+    ui.page.get_by_text("evaluation.evergreen").first.wait_for()
+    assert "/runs?workflowType=machine_learning" in ui.page.url
+    ui.shot("7-mlflow-runs")
+
+
 def ask(ui: Ui, what: str, **body: Any) -> dict[str, Any]:
     """MLflow's own REST interface."""
     answer = ui.page.request.post(f"{ui.mlflow}/api/2.0/mlflow/{what}", data=body)

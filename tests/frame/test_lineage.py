@@ -44,6 +44,10 @@ def test_the_tree_goes_from_the_row_to_the_raw_lines(root: Path) -> None:
         "    text: raw",
         "    raw: a.csv:2-4,9",
     ]
+    (root / "data/raw/toy").mkdir(parents=True)
+    (root / "data/raw/toy/a.csv").touch()
+    tree = list(lines(Tracer(root, root / "none.sqlite").trace(row)))
+    assert tree[-1] == "    raw: data/raw/toy/a.csv:2-4,9", "where it is there, by a path that can be opened"
 
 
 @pytest.mark.parametrize(
