@@ -2,7 +2,8 @@
 
 Law: a file says in its first line whose it is, then in words of 64 bits its pulse and the questions that it
 asks, 0 where none. Its first byte is locked as long as its owner lives: what a dead one's file says counts
-for nothing, also after SIGKILL. The pulse changes when a question ends, so others see that its owner gets on.
+for nothing, also after SIGKILL. The pulse changes whenever questions are taken or end, so others see that
+its owner gets on. A forked child has no part in it.
 """
 
 from __future__ import annotations
@@ -11,16 +12,16 @@ import errno
 import fcntl
 import json
 import os
+import stat
 import struct
-import time
 import uuid
 from array import array
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from weakref import WeakSet
 
-BEAT_S = 1.0  # between two beats of a pulse at least
 RUN_VARIABLE = "HEADRACE_RUN_ID"
 WORD = "Q"
 BYTES = 8
@@ -73,62 +74,78 @@ class Claimants:
     """The files in `folder`, of which one is ours once we `sign`. Their names are the claimants' ids."""
 
     def __init__(self, folder: Path, stage: str = "") -> None:
-        self.id = uuid.uuid4().hex
+        self.id = ""
         self.folder, self._stage = folder, stage
         self._file: int | None = None
-        self._words_at = 0
-        self._pulse, self._beaten = 0, 0.0
+        self._words_at = self._size = 0
+        self._pulse = 0
 
-    def sign(self) -> None:
-        """Lay our file, its lock first, and take away what the dead have left. Raises OSError."""
-        if self._file is not None:
-            return
+    def sign(self) -> bool:
+        """Lay our file, unless it is there; whether it was laid now. Raises OSError.
+
+        It is laid anew, under another id, where somebody took it away or cut it.
+        """
+        if self._is_there():
+            return False
+        self.close()
         self.folder.mkdir(parents=True, exist_ok=True)
         for path in self.folder.iterdir():
             with suppress(OSError):
                 self._sweep(path)
         told = {"pid": os.getpid(), "stage": self._stage, "folder": str(Path.cwd())}
         head = json.dumps(told | {"run": os.environ.get(RUN_VARIABLE, "")}).encode() + b"\n"
-        file = os.open(self.folder / self.id, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self.id = uuid.uuid4().hex
+        self._file = os.open(self.folder / self.id, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        _OPEN.add(self)
         try:
             # A lock of the open file, not of the process: two clients of one process are two askers.
-            fcntl.fcntl(file, fcntl.F_OFD_SETLK, _first_byte())
-            _write(file, head + bytes(BYTES), 0)
+            fcntl.fcntl(self._file, fcntl.F_OFD_SETLK, _first_byte())
+            self._words_at, self._size = len(head), 0
+            self._put(head, 0)
+            self.beat()
         except OSError:
-            os.close(file)
+            self.close()
             raise
-        self._file, self._words_at, self._beaten = file, len(head), time.monotonic()
+        return True
 
     def close(self) -> None:
-        if self._file is not None:
+        file, self._file = self._file, None
+        if file is not None:
             with suppress(OSError):
-                (self.folder / self.id).unlink()
-            os.close(self._file)
-            self._file = None
+                path = self.folder / self.id
+                if os.path.samestat(os.fstat(file), path.stat()):
+                    path.unlink()
+            os.close(file)
+
+    def forget(self) -> None:
+        """In a forked child: the file is its parent's."""
+        file, self._file = self._file, None
+        if file is not None:
+            os.close(file)
 
     def write(self, first: int, asks: Sequence[int]) -> None:
         """Say what we ask, from the place `first` (from 0) on. Raises OSError; nothing when not signed."""
-        if self._file is not None:
-            _write(self._file, array(WORD, asks).tobytes(), self._words_at + (1 + first) * BYTES)
+        self._put(array(WORD, asks).tobytes(), self._words_at + (1 + first) * BYTES)
 
     def beat(self) -> None:
-        """Let others see that we get on."""
-        now = time.monotonic()
-        if self._file is not None and now - self._beaten >= BEAT_S:
-            self._pulse, self._beaten = self._pulse + 1, now
-            with suppress(OSError):
-                os.pwrite(self._file, array(WORD, [self._pulse]).tobytes(), self._words_at)
+        """Let others see that we get on. Raises OSError; nothing when not signed."""
+        self._pulse += 1
+        self._put(array(WORD, [self._pulse]).tobytes(), self._words_at)
 
-    def others(self, besides: Collection[str] = ()) -> list[Seen]:
-        """All others that live, in the order of their ids, but for some. Raises OSError."""
+    def others(self, stalled: Mapping[str, int] | None = None) -> list[Seen]:
+        """All others that live, in the order of their ids. Raises OSError.
+
+        Those whose pulse is still what `stalled` says of them are left out.
+        """
         paths = self.folder.iterdir() if self.folder.is_dir() else ()
-        ids = sorted({path.name for path in paths} - {self.id, *besides})
-        return [seen for seen in map(self.other, ids) if seen is not None]
+        ids = sorted({path.name for path in paths} - {self.id})
+        overlooked = stalled or {}
+        return [s for s in map(self.other, ids) if s is not None and overlooked.get(s.claimant) != s.pulse]
 
     def other(self, claimant: str) -> Seen | None:
         """One of them; None when it lives no more. Raises OSError."""
         try:
-            file = os.open(self.folder / claimant, os.O_RDONLY | os.O_CLOEXEC)
+            file = _opened(self.folder / claimant)
         except FileNotFoundError:
             return None
         try:
@@ -140,9 +157,25 @@ class Claimants:
         words = array(WORD, told[: len(told) // BYTES * BYTES])
         return Seen(claimant, head, words[0] if words else 0, words[1:])
 
+    def _is_there(self) -> bool:
+        if self._file is None:
+            return False
+        try:
+            seen, ours = (self.folder / self.id).stat(), os.fstat(self._file)
+        except FileNotFoundError:
+            return False
+        return os.path.samestat(seen, ours) and ours.st_size >= self._size
+
+    def _put(self, raw: bytes, at: int) -> None:
+        if self._file is None:
+            return
+        if os.pwrite(self._file, raw, at) < len(raw):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self._size = max(self._size, at + len(raw))
+
     @staticmethod
     def _sweep(path: Path) -> None:
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        file = _opened(path)
         try:
             if os.fstat(file).st_size and not _is_locked(file):  # an empty one is about to be locked
                 path.unlink()
@@ -150,9 +183,29 @@ class Claimants:
             os.close(file)
 
 
-def _write(file: int, raw: bytes, at: int) -> None:
-    if os.pwrite(file, raw, at) < len(raw):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+_OPEN: WeakSet[Claimants] = WeakSet()
+
+
+def _forget() -> None:
+    for claimants in _OPEN:
+        claimants.forget()
+
+
+os.register_at_fork(after_in_child=_forget)
+
+
+def _opened(path: Path) -> int:
+    """A descriptor to read a file by. Raises FileNotFoundError also for what is none, such as a FIFO."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO):
+            raise FileNotFoundError(errno.ENOENT, "no file", str(path)) from error
+        raise
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise FileNotFoundError(errno.ENOENT, "no file", str(path))
+    return file
 
 
 def _first_byte() -> bytes:

@@ -6,24 +6,27 @@ the same, it takes its word back. So of two never both ask, for whoever reads la
 in the same instant both may step back, and try again by turns. A claim ends with its holder, also by SIGKILL.
 
 A holder that lives and gets nowhere (stopped, hung) keeps its claims. Whoever has watched it do so for
-`llm.stalled_s` overlooks it, and among those who do again one asks. Should the stalled one have asked, or ask
-when it goes on, the answer is paid for twice: only then, and it is told.
+`llm.stalled_s` overlooks it until its pulse changes, and among those who do again one asks. Should the
+stalled one have asked, or ask when it goes on, the answer is paid for twice: only then, and it is told. Who
+takes questions lets its pulse change and reads once more: whoever overlooked it until then has said so.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import RLock
+from types import MappingProxyType
 
-from pipelines.errors import EnvironmentFault
+from pipelines.errors import EnvironmentFault, StageError
 from pipelines.llm.claimants import WORD, Claimants, Seen
 
 DIGITS = 15  # of the key, by which a claim names its question: 60 bits
 NONE = 0  # where a file names no question
+NOBODY: Mapping[str, int] = MappingProxyType({})
 
 
 class Claims:
@@ -38,14 +41,18 @@ class Claims:
         self._held: dict[str, tuple[object, int]] = {}  # owner, and place in our file
         self._asks = array(WORD)  # our file's questions, by place
         self._free: list[int] = []  # places that name none
+        self._closed = False
         self._one = RLock()  # a generator that the collector ends gives its claims back within a `take`
 
-    def take(self, keys: Iterable[str], owner: object, stalled: Collection[str] = ()) -> set[str]:
-        """Which of the questions are the owner's to ask, from now on; claimants `stalled` are overlooked.
+    def take(self, keys: Iterable[str], owner: object, stalled: Mapping[str, int] = NOBODY) -> set[str]:
+        """Which of the questions are the owner's to ask, from now on.
 
-        Raises EnvironmentFault.
+        `stalled` are claimants to overlook, each by its pulse of then. Raises EnvironmentFault, StageError
+        after the end.
         """
         with self._one:
+            if self._closed:
+                raise StageError("the model client was closed while answers were wanted")
             wanted = {key for key in keys if key not in self._held}
             if not wanted:
                 return wanted
@@ -54,19 +61,36 @@ class Claims:
             lost = wanted
             try:
                 with self._claimable():
-                    self.claimants.sign()
-                    self._write([self._held[key][1] for key in wanted])
-                    asked = {n for seen in self.claimants.others(stalled) for n in seen.asks}
-                lost = {key for key in wanted if _question(key) in asked} if asked else set()
+                    lost = self._announced(wanted, stalled)
             finally:
                 self._end(lost, owner)
             return wanted - lost
+
+    def _announced(self, wanted: set[str], stalled: Mapping[str, int]) -> set[str]:
+        """Say in our file that we ask `wanted`; those of them that others say too. Raises OSError."""
+        anew = self.claimants.sign()
+        self._write(range(len(self._asks)) if anew else [self._held[key][1] for key in wanted])
+        lost = self._asked(wanted, stalled)
+        if lost == wanted:
+            return lost
+        self.claimants.beat()
+        return lost | self._asked(wanted - lost, stalled)
+
+    def _asked(self, keys: set[str], stalled: Mapping[str, int]) -> set[str]:
+        """Those that others ask, the stalled aside."""
+        asked = {question for seen in self.claimants.others(stalled) for question in seen.asks}
+        return {key for key in keys if _question(key) in asked} if asked else set()
 
     def give(self, keys: Iterable[str], owner: object) -> None:
         """The questions are over for this owner; nothing of those that are another's."""
         with self._one:
             if self._end(keys, owner):
-                self.claimants.beat()
+                self.beat()
+
+    def beat(self) -> None:
+        """Let others see that we get on."""
+        with self._one, suppress(OSError):
+            self.claimants.beat()
 
     def give_all(self, owner: object) -> None:
         """The owner asks nothing more."""
@@ -77,6 +101,7 @@ class Claims:
     def close(self) -> None:
         """Give back all."""
         with self._one:
+            self._closed = True
             self._held.clear()
             self.claimants.close()
 
@@ -106,8 +131,9 @@ class Claims:
             yield
         except OSError as error:
             what = f"questions cannot be claimed: {error.strerror}"
-            cure = "make its folder writable, on a disk whose files can be locked"
-            raise EnvironmentFault(what, where=str(self.claimants.folder), cure=cure) from error
+            cure = "make it and what lies in it writable, on a disk with room whose files can be locked"
+            where = str(error.filename or self.claimants.folder)
+            raise EnvironmentFault(what, where=where, cure=cure) from error
 
     def _place(self, question: int) -> int:
         if self._free:

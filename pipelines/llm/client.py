@@ -28,7 +28,7 @@ from pipelines.llm.backends.batch_ledger import refuse_out
 from pipelines.llm.backends.replay import Replay, miss
 from pipelines.llm.catalog import Catalog
 from pipelines.llm.claims import Claims
-from pipelines.llm.collector import seldom
+from pipelines.llm.collector import collecting, seldom
 from pipelines.llm.job import UnderWay
 from pipelines.llm.models import model as registered
 from pipelines.llm.opening import BATCHED, backend_of, budget_of
@@ -130,9 +130,12 @@ class Client:
                         self.spent.unpriced += fresh[0].unpriced
                         yield from fresh
         finally:
-            if self._courier is not None:
-                self._courier.recall(done)
-            self._leave(under_way)
+            if self._courier is not None and collecting():  # nothing may be waited for
+                self._courier.recall_later(done, partial(self._leave, under_way))
+            elif not sys.is_finalizing():  # then no other thread runs any more
+                if self._courier is not None:
+                    self._courier.recall(done)
+                self._leave(under_way)
 
     def pulse(self) -> Pulse:
         """The figures of now, for progress."""
@@ -296,6 +299,8 @@ class Client:
                 self._courier.flush()  # nothing else comes before we have waited
         elif self._budget is not None and under_way.elsewhere:
             self._budget.flush()  # whom we wait for may wait for what we no longer hold
+        if self._courier is not None and under_way.elsewhere:
+            self._courier.flush()  # or for what a carrier gathers
         if not under_way.waiting:
             return []
         if not broke and not under_way.elsewhere:

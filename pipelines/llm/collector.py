@@ -3,6 +3,9 @@
 A request under way is some sixty objects that live until its answer is stored. Python by itself looks for
 cycles among all young objects whenever there are 700 more, so mostly among those in use: an eighth of the
 CPU of a new row. With THRESHOLD it is a fiftieth; what cycles there are wait for the same number of objects.
+
+The collector also ends generators that nobody holds, in whichever thread it runs and whatever locks that one
+has just then. Who ends so must not wait for another thread: `collecting` says it.
 """
 
 from __future__ import annotations
@@ -10,7 +13,8 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import RLock
+from threading import RLock, get_ident
+from typing import Any
 
 THRESHOLD = 10_000
 
@@ -20,6 +24,15 @@ class _Collector:
         self._one = RLock()  # the collector itself may end a generator within, in the midst of this
         self._within = 0
         self._before = 0  # the threshold that is to be put back, if any
+        self._by = 0  # the thread that collects just now
+        gc.callbacks.append(self._note)
+
+    def collecting(self) -> bool:
+        """Whether this thread is within the collector."""
+        return self._by == get_ident()
+
+    def _note(self, phase: str, _: dict[str, Any]) -> None:
+        self._by = get_ident() if phase == "start" else 0
 
     @contextmanager
     def seldom(self) -> Iterator[None]:
@@ -40,4 +53,5 @@ class _Collector:
                     self._before = 0
 
 
-seldom = _Collector().seldom
+_COLLECTOR = _Collector()
+seldom, collecting = _COLLECTOR.seldom, _COLLECTOR.collecting

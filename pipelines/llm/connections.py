@@ -15,7 +15,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
-from weakref import WeakSet
 
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
@@ -35,6 +34,7 @@ class Handler(ResponseHandler):
     """A connection that remembers how many bytes were acknowledged when the server's end of it closed."""
 
     acked_at_end: int | None = None
+    given = False  # for a request, before
 
     def eof_received(self) -> None:
         self._note_end()
@@ -80,7 +80,6 @@ class Connector(aiohttp.TCPConnector):
     def __init__(self) -> None:
         super().__init__(limit=0)
         self._factory: partial[Any] = partial(Handler, loop=self._loop)
-        self._known: WeakSet[Any] = WeakSet()  # transports that were given before
 
     async def connect(self, req: ClientRequest, traces: list[Trace], timeout: ClientTimeout) -> Connection:
         sending = SENDING.get()
@@ -89,8 +88,8 @@ class Connector(aiohttp.TCPConnector):
             transport, handler = connection.transport, connection.protocol
             if sending is None or not isinstance(handler, Handler):
                 return connection
-            if transport not in self._known:
-                self._known.add(transport)
+            if not handler.given:
+                handler.given = True
                 sending.goes_out_on(None)
                 return connection
             seen = _seen(transport)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -71,7 +71,7 @@ class Courier:
     _errands: dict[int, _Errand] = field(default_factory=dict)
     _answered: list[_Answered] = field(default_factory=list)
     _writing: bool = False
-    _leaving: list[asyncio.Task[None]] = field(default_factory=list)
+    _leaving: set[asyncio.Task[None]] = field(default_factory=set)
     _endpoint: Endpoint | None = None
     _stopped: bool = False  # the endpoint sends no more: the next errand gets a new one
     _worth_waiting: bool = True  # what is in flight can still be kept
@@ -100,14 +100,19 @@ class Courier:
         """No more jobs come for now: what a carrier gathers, it sends. This one gathers nothing."""
 
     def recall(self, done: SimpleQueue[Any]) -> None:
-        """Cancel the jobs that report to `done` and wait until they are gone.
+        """Cancel the jobs that report to `done` and wait until they are gone."""
+        self.run(self._recall(id(done)))
 
-        Only cancel in the loop's own thread: there the collector ends a generator that nobody holds.
-        """
-        if threading.current_thread() is self._thread:
-            self._leaving.append(self._loop.create_task(self._recall(id(done))))
-        else:
-            self.run(self._recall(id(done)))
+    def recall_later(self, done: SimpleQueue[Any], then: Callable[[], None]) -> None:
+        """Do so without waiting, for who may hold what the loop waits for; `then` is called in the loop."""
+
+        def begin() -> None:
+            task = self._loop.create_task(self._recall(id(done)))
+            self._leaving.add(task)
+            task.add_done_callback(self._leaving.discard)
+            task.add_done_callback(lambda _: then())
+
+        self._loop.call_soon_threadsafe(begin)
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
         """Run a coroutine in the loop and wait for it."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 from pathlib import Path
@@ -95,7 +95,7 @@ def _made(client: Client, encoder: Encoder, missing: dict[str, str]) -> Iterator
             time.sleep(TURN_S)
 
 
-def _mine(claims: Claims, missing: Sequence[str], owner: object, stalled: Collection[str]) -> set[str]:
+def _mine(claims: Claims, missing: Sequence[str], owner: object, stalled: Mapping[str, int]) -> set[str]:
     """Of `missing`, at most BATCH that nobody else makes."""
     pieces = (missing[at : at + BATCH] for at in range(0, len(missing), BATCH))
     return next(filter(None, (claims.take(piece, owner, stalled) for piece in pieces)), set())

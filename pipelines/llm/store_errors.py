@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-from pipelines.errors import EnvironmentFault, HeadraceError
+from pipelines.errors import EnvironmentFault, HeadraceError, StageError
 
 
 class NotAStore(EnvironmentFault):
@@ -54,5 +54,7 @@ def as_fault(error: sqlite3.Error, path: Path) -> HeadraceError:
     for prefix, kind, what, cure in _BY_NAME:
         if name.startswith(prefix):
             return kind(what, where=str(path), cure=cure)
+    if "closed database" in str(error):
+        return StageError("the response store was closed while it was used", where=str(path))
     cure = "move it away, then `headrace store import` it: what can be read comes back"
     return BrokenStore(f"the response store fails: {error}", where=str(path), cure=cure)

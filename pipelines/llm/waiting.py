@@ -21,7 +21,7 @@ AGAIN_S = 60.0
 
 
 class Waiting:
-    """The waits of one asker. `stalled` are the claimants that stand in its way no longer."""
+    """The waits of one asker. `stalled`: who stands in its way no longer, with the pulse of then."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class Waiting:
     ) -> None:
         self._claims, self._say, self._stalled_s, self._what = claims, say, stalled_s, what
         self._clock = clock
-        self.stalled: set[str] = set()
+        self.stalled: dict[str, int] = {}
         self._since: float | None = None
         self._look_at = 0.0
         self._seen: dict[str, tuple[int, float]] = {}  # its last pulse, and when we first saw that
@@ -45,12 +45,14 @@ class Waiting:
         now = self._clock()
         if not keys:
             self._since, self._told = None, frozenset()
+            self._seen.clear()
             return
         self._since = now if self._since is None else self._since
         if now < self._look_at:
             return
         self._look_at = now + LOOK_S
         holders = self._claims.holders(keys, self.stalled)
+        self._seen = {claimant: seen for claimant, seen in self._seen.items() if claimant in holders}
         for claimant in holders.keys() - {self._claims.claimants.id}:
             self._watch(claimant, holders[claimant], now)
         if now - self._since >= NOTICE_S:
@@ -61,9 +63,9 @@ class Waiting:
         pulse = -1 if seen is None else seen.pulse
         if claimant not in self._seen or self._seen[claimant][0] != pulse:
             self._seen[claimant] = pulse, now
-            self.stalled.discard(claimant)  # it goes on
+            self.stalled.pop(claimant, None)  # it goes on
         elif claimant not in self.stalled and now - self._seen[claimant][1] >= self._stalled_s:
-            self.stalled.add(claimant)
+            self.stalled[claimant] = pulse
             who = self._name(claimant)
             self._say(
                 f"asks {count} questions itself: {who} holds them, and has answered nothing for "

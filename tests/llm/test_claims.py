@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from pipelines.errors import EnvironmentFault
+from pipelines.errors import EnvironmentFault, StageError
 from pipelines.llm import waiting
 from pipelines.llm.answer import Answer, Failure
+from pipelines.llm.claimants import Seen
 from pipelines.llm.claims import Claims
 from pipelines.llm.client import open_client
 from pipelines.llm.embeddings import keys_of
@@ -233,6 +235,52 @@ def test_a_call_that_the_collector_ends_in_the_couriers_own_thread_stops_nothing
         assert all(a.ok for a in client.answers(others))
 
 
+def test_a_call_that_the_collector_ends_while_questions_are_claimed_stops_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The courier waits for the claims; whoever holds them is in the collector, and must not wait for it."""
+    with (
+        ScriptedServer(latency_ms=100) as server,
+        open_client(Settings("openai", "m", server.url), tmp_path / "s.sqlite") as client,
+    ):
+        held: dict[str, object] = {}
+        held["itself"], held["rows"] = held, client.answers(questions(300))
+        next(held["rows"])  # type: ignore[call-overload]
+        del held
+        others = client.claims.claimants.others
+
+        def slowly(stalled: Mapping[str, int] | None = None) -> list[Seen]:
+            time.sleep(0.4)
+            gc.collect()
+            return others(stalled)
+
+        monkeypatch.setattr(client.claims.claimants, "others", slowly)
+        more = [Request("completion", "m", Sampling(8), prompt=f"other {n}") for n in range(5)]
+        with ThreadPoolExecutor(1) as pool:
+            assert all(a.ok for a in pool.submit(list, client.answers(more)).result(timeout=30))
+        monkeypatch.undo()
+        assert all(a.ok for a in client.answers(questions(300))), "and what it had asked is free"
+
+
+EXITING = """
+import sys
+from pathlib import Path
+from pipelines.llm.client import open_client
+from pipelines.llm.settings import Settings
+from tests.llm.test_claims import questions
+client = open_client(Settings("openai", "m", sys.argv[1], concurrency=4), Path(sys.argv[2]))
+answers = client.answers(questions(300))
+assert next(answers).ok
+"""
+
+
+def test_an_interpreter_ends_although_answers_are_under_way(tmp_path: Path) -> None:
+    with ScriptedServer(latency_ms=20) as server:
+        command = [sys.executable, "-c", EXITING, server.url, str(tmp_path / "s.sqlite")]
+        root = str(Path(__file__).parents[2])
+        subprocess.run(command, cwd=root, check=True, timeout=60)
+
+
 def test_a_batch_and_a_run_at_once_pay_for_each_question_once(tmp_path: Path) -> None:
     """The batch finds all of its questions asked, and takes what the run stores: it sends nothing."""
     store = tmp_path / "s.sqlite"
@@ -291,12 +339,12 @@ def test_of_those_who_wait_for_a_stalled_holder_one_asks_in_its_stead(tmp_path: 
     held, first, second, late = (Claims(tmp_path / "s.sqlite") for _ in range(4))
     key = KEYS[3]
     assert held.take([key], "held")
-    stalled = {held.claimants.id}
+    stalled = {held.claimants.id: pulse(first, held)}
     assert not first.take([key], "first")
     assert first.take([key], "first", stalled)
     assert not second.take([key], "second", stalled), "the first asks it, and gets on"
     assert second.holders([key], stalled) == {first.claimants.id: 1}
-    stalled |= {first.claimants.id}
+    stalled |= {first.claimants.id: pulse(second, first)}
     assert second.take([key], "second", stalled)
     held.close()
     assert not late.take([key], "late"), "the stalled one is gone, and another asks in its stead"
@@ -307,6 +355,119 @@ def test_of_those_who_wait_for_a_stalled_holder_one_asks_in_its_stead(tmp_path: 
     for claims in (first, second, late):
         claims.close()
     assert list((tmp_path / "s.claimants").iterdir()) == []
+
+
+def pulse(of: Claims, whose: Claims) -> int:
+    seen = of.other(whose.claimants.id)
+    assert seen is not None
+    return seen.pulse
+
+
+def test_one_that_was_stalled_and_goes_on_is_asked_for_nothing_that_it_takes_then(tmp_path: Path) -> None:
+    held, other = Claims(tmp_path / "s.sqlite"), Claims(tmp_path / "s.sqlite")
+    assert held.take(KEYS[:1], "held")
+    stalled = {held.claimants.id: pulse(other, held)}
+    assert other.take(KEYS[:1], "other", stalled)
+    assert held.take(KEYS[1:3], "held")
+    assert other.take(KEYS[1:], "other", stalled) == set(KEYS[3:])
+
+
+def test_who_is_overlooked_finds_what_was_taken_in_its_stead_at_that_very_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both announce; the other reads before our pulse has changed, and asks; we read once more."""
+    ours, other = Claims(tmp_path / "s.sqlite"), Claims(tmp_path / "s.sqlite")
+    assert ours.take(KEYS[:1], "ours")
+    stalled = {ours.claimants.id: pulse(other, ours)}
+    beat = ours.claimants.beat
+
+    def meanwhile() -> None:
+        assert other.take(KEYS[1:2], "other", stalled)
+        beat()
+
+    monkeypatch.setattr(ours.claimants, "beat", meanwhile)
+    assert ours.take(KEYS[1:2], "ours") == set()
+
+
+def test_claims_whose_files_are_taken_away_or_cut_are_laid_anew(tmp_path: Path) -> None:
+    ours, theirs = Claims(tmp_path / "s.sqlite"), Claims(tmp_path / "s.sqlite")
+    folder = tmp_path / "s.claimants"
+    for harm in ("removed", "moved", "cut"):
+        assert ours.take(KEYS[:2], "a") == set(KEYS[:2])
+        file = folder / ours.claimants.id
+        if harm == "removed":
+            shutil.rmtree(folder)
+        elif harm == "moved":
+            file.rename(tmp_path / "elsewhere")
+            file.write_bytes(b"of another")
+        else:
+            os.truncate(file, 10)
+        assert ours.take(KEYS[2:3], "a") == set(KEYS[2:3])
+        assert theirs.take(KEYS, "b") == set(KEYS[3:]), harm
+        ours.give_all("a")
+        theirs.give_all("b")
+    ours.close()
+    assert not (folder / ours.claimants.id).exists()
+
+
+def test_a_write_that_the_disk_takes_half_of_is_a_full_disk_and_nothing_is_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claims, write = Claims(tmp_path / "s.sqlite"), os.pwrite
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", lambda file, raw, at: write(file, raw[: len(raw) // 2], at))
+        with pytest.raises(EnvironmentFault, match="No space left"):
+            claims.take(KEYS, "a")
+    assert claims.take(KEYS, "a") == set(KEYS)
+
+
+def test_after_the_end_nothing_is_taken(tmp_path: Path) -> None:
+    claims = Claims(tmp_path / "s.sqlite")
+    claims.close()
+    with pytest.raises(StageError, match="closed"):
+        claims.take(KEYS, "a")
+    assert not (tmp_path / "s.claimants").exists()
+
+
+def test_what_is_no_file_among_the_claimants_stops_nobody(tmp_path: Path) -> None:
+    folder = tmp_path / "s.claimants"
+    folder.mkdir()
+    os.mkfifo(folder / "fifo")
+    (folder / "link").symlink_to(folder / "link")
+    (folder / "folder").mkdir()
+    claims = Claims(tmp_path / "s.sqlite")
+    assert claims.take(KEYS, "a") == set(KEYS)
+    assert not claims.holders(KEYS[:0])
+
+
+FORKING = """
+import os, sys, time
+from pathlib import Path
+from pipelines.llm.claims import Claims
+claims = Claims(Path(sys.argv[1]))
+assert claims.take(sys.argv[2:], "holder")
+child = os.fork()
+if not child:
+    claims.give_all("holder")
+    claims.close()
+    print(os.getpid(), flush=True)
+    time.sleep(60)
+    os._exit(0)
+time.sleep(60)
+"""
+
+
+def test_a_forked_child_has_no_part_in_its_parent_s_claims(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", FORKING, str(tmp_path / "s.sqlite"), *KEYS]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        child = int(holder.stdout.readline())
+        claims = Claims(tmp_path / "s.sqlite")
+        assert claims.take(KEYS, "us") == set(), "what the child gives back is the parent's still"
+        holder.kill()
+        holder.wait()
+        assert claims.take(KEYS, "us") == set(KEYS), "the child lives and holds nothing"
+        os.kill(child, signal.SIGKILL)
 
 
 def test_whose_file_is_left_by_a_kill_holds_nothing_and_is_taken_away(tmp_path: Path) -> None:
@@ -330,8 +491,7 @@ class Watched:
 
     def beat(self) -> None:
         """One of its questions ends."""
-        self.holder.claimants._beaten = -1e9
-        self.holder.claimants.beat()
+        self.holder.beat()
 
     def after(self, seconds: float) -> list[str]:
         """What is said in so many seconds."""
@@ -356,20 +516,32 @@ def test_a_holder_that_gets_on_is_waited_for_and_one_that_does_not_is_so_no_long
     for _ in range(4):
         watched.beat()
         watched.after(40)
-        assert watched.wait.stalled == set()
+        assert watched.wait.stalled == {}
     said = watched.after(15)
-    assert watched.wait.stalled == {watched.holder.claimants.id}
+    assert set(watched.wait.stalled) == {watched.holder.claimants.id}
     assert (
         f"asks 3 questions itself: PID {os.getpid()} (toy.make, in {Path.cwd()}) holds them, and has"
         in said[0]
     )
     assert said[0].endswith("answered nothing for 50 s; what it asks all the same is paid for twice")
-    assert watched.holder.take(KEYS[3:], "holder")
+    other = Claims(tmp_path / "s.sqlite")
+    assert other.take(KEYS[3:], "other")
+    assert not watched.holder.take(KEYS[3:], "holder")
     watched.after(1)
-    assert watched.wait.stalled, "what it takes is no sign of life, only what ends"
+    assert watched.wait.stalled, "that it wants more in vain is no sign of life"
+    other.close()
     watched.beat()
     watched.after(1)
-    assert watched.wait.stalled == set()
+    assert watched.wait.stalled == {}
+
+
+def test_who_was_idle_for_long_is_not_stalled_when_it_takes_a_question(tmp_path: Path) -> None:
+    watched = Watched(tmp_path / "s.sqlite", 1)
+    watched.after(40)
+    watched.holder.give_all("holder")
+    watched.after(400)
+    assert watched.holder.take(KEYS, "holder")
+    assert watched.after(45) != [] and watched.wait.stalled == {}
 
 
 STOPPED = """

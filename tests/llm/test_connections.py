@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from questions import question, settings
 
-from pipelines.errors import EnvironmentFault
+from pipelines.errors import EnvironmentFault, StageError
 from pipelines.llm import connections, transport
 from pipelines.llm.answer import Failure
 from pipelines.llm.backends.openai import OpenAI
@@ -179,5 +179,5 @@ def test_a_client_whose_server_cannot_be_ended_still_gives_back_claims_and_close
     with pytest.raises(EnvironmentFault, match="does not end"):
         client.close()
     assert list((tmp_path / "s.claimants").iterdir()) == []
-    with pytest.raises(EnvironmentFault):  # SQLite: a closed database
+    with pytest.raises(StageError, match="the response store was closed"):
         client.store.count()

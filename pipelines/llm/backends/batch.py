@@ -93,6 +93,19 @@ class BatchCarrier:
 
     def recall(self, done: SimpleQueue[Handed]) -> None:
         """Nobody reads `done` any more: what is gathered for it is not sent; what is out stays out."""
+        self._forget(done)
+        if self._rest is not None:
+            self._rest.recall(done)
+
+    def recall_later(self, done: SimpleQueue[Handed], then: Callable[[], None]) -> None:
+        """Do so without waiting; see `Courier.recall_later`."""
+        self._forget(done)
+        if self._rest is None:
+            then()
+        else:
+            self._rest.recall_later(done, then)
+
+    def _forget(self, done: SimpleQueue[Handed]) -> None:
         with self._changed:
             self._held = [job for job in self._held if job.done is not done]
             for key, jobs in list(self._waiting.items()):
@@ -101,8 +114,6 @@ class BatchCarrier:
                 else:
                     del self._waiting[key]
             self._later = [job for job in self._later if job.done is not done]
-        if self._rest is not None:
-            self._rest.recall(done)
 
     def embed(self, model: str, prompts: list[str]) -> list[list[float]]:
         """Vectors of one batch of texts, asked one by one: they are wanted at once."""
@@ -278,7 +289,7 @@ def open_carrier(
 
     single = settings.batch.rest == "single"
     rest = Courier(backend, settings, store, spent, budget, claims) if single else None
-    beat = claims.claimants.beat
+    beat = claims.beat
     if settings.backend == "vllm-batch":
         return BatchCarrier(settings, store, spent, lambda: local_desk(settings, store.path), rest, beat)
     return BatchCarrier(settings, store, spent, lambda: openai_desk(settings), rest, beat)
