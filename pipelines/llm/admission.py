@@ -16,9 +16,9 @@ does not help is taken back. It starts at the cap, which is what params allow.
   that the refusals told. When the rate-limit headers say how much is left until a reset, no more than
   that is sent before it. The refused request itself always waits as told (`patience.py`).
 - *Breaker.* BREAK_AFTER failures in a row (5xx, network, time-out, broken body), with no answer
-  between, open it: nothing is sent for OPEN_S, doubling to OPEN_MOST_S; then one request alone is the
-  probe. Its answer closes the breaker at the floor, its failure opens it again, its being cancelled lets
-  another.
+  between, open it: nothing is sent for OPEN_S, doubling to OPEN_MOST_S, or ERRED_MOST_S while there is an
+  endpoint that answers with errors; then one request alone is the probe. Its answer closes the breaker at
+  the floor, its failure opens it again, its being cancelled lets another.
 
 So in flight is never negative nor above the cap, and there is always a next instant to send.
 """
@@ -36,7 +36,7 @@ ACCEPTED_MOST = 0.5
 TRUST_ROUNDS = 64
 SIGMAS = 2.0  # of chance above `accepted`, before it counts as a storm
 BREAK_AFTER = 16
-OPEN_S, OPEN_MOST_S = 0.5, 30.0
+OPEN_S, OPEN_MOST_S, ERRED_MOST_S = 0.5, 30.0, 2.0
 PAUSE_S, PAUSE_MOST_S = 0.1, 60.0  # untold, doubling; and at most, whatever is told
 WEIGHT = 1 / 16  # of the newest answer in the running means
 
@@ -47,8 +47,12 @@ class End(Enum):
     GOOD = "good"  # any answer about the request itself, a 400 too
     REFUSED = "refused"  # 429
     OVERLOADED = "overloaded"  # 503, time-out: refused, and a failure too
-    FAILED = "failed"  # 5xx, network, broken body
+    FAILED = "failed"  # network: nobody answered
+    ERRED = "erred"  # 5xx, broken body
     GONE = "gone"  # cancelled here: says nothing
+
+
+FAILURES = frozenset({End.OVERLOADED, End.FAILED, End.ERRED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,17 +167,17 @@ class Admission:
             self._probed(end, now)
         if end is End.GONE:
             return
-        failed = end in (End.FAILED, End.OVERLOADED)
+        failed = end in FAILURES
         self.failing += WEIGHT * (failed - self.failing)
         if tokens:
             self._tokens += (tokens - self._tokens) * (WEIGHT if self._tokens else 1)
         if told is not SILENT:
             self._heed(ticket, told, now)
         if ticket.epoch == self._epoch and not ticket.probe:
-            self._count_failure(failed, now)
+            self._count_failure(end, now)
         if end is End.GOOD:
             self._rise()
-        if end is not End.FAILED:
+        if end not in (End.FAILED, End.ERRED):
             self._judge(ticket, end is not End.GOOD, now)
 
     def _heed(self, ticket: Ticket, told: Limits, now: float) -> None:
@@ -258,22 +262,23 @@ class Admission:
 
     # -- the breaker --------------------------------------------------------------------------
 
-    def _count_failure(self, failed: bool, now: float) -> None:
-        self.failed_in_row = self.failed_in_row + 1 if failed else 0
+    def _count_failure(self, end: End, now: float) -> None:
+        self.failed_in_row = self.failed_in_row + 1 if end in FAILURES else 0
         if self.failed_in_row >= BREAK_AFTER and self.broken_since is None:
             self.broken_since = now
-            self._open(now)
+            self._open(end, now)
 
-    def _open(self, now: float) -> None:
-        self._open_until = now + min(OPEN_MOST_S, OPEN_S * 2.0 ** min(self.failed_probes, 10))
+    def _open(self, end: End, now: float) -> None:
+        most = ERRED_MOST_S if end is End.ERRED else OPEN_MOST_S
+        self._open_until = now + min(most, OPEN_S * 2.0 ** min(self.failed_probes, 10))
 
     def _probed(self, end: End, now: float) -> None:
         self._probing = False
         if end is End.GONE:
             return
-        if end in (End.FAILED, End.OVERLOADED):
+        if end in FAILURES:
             self.failed_probes += 1
-            self._open(now)
+            self._open(end, now)
             return
         self.broken_since, self.failed_probes, self.failed_in_row = None, 0, 0
         self.threshold = max(float(self.floor), self.limit / 2)

@@ -3,8 +3,12 @@
 Law: at most `concurrency` places are taken. A place is held from the first attempt's start, given
 up while a retry waits, and kept by a final reply until the asker leaves it, after the commit. After
 `stop` nothing more is sent; what would meet every request alike (a refused key, no funds, an
-endpoint that is gone) stops it. What is in flight by then goes on to its reply. While the breaker is
-open no request spends a retry: the fault is the endpoint's.
+endpoint that is gone or refuses all) stops it. What is in flight by then goes on to its reply.
+
+While the breaker is open the fault may be the endpoint's or the questions': those that failed before go
+behind those that did not. A probe spends no retry if it is the first attempt of its question, or could not
+be sent; else it does, so that a few questions which always fail come to an end. That the endpoint is gone
+is known by several questions, or where nothing could be sent.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import orjson
 
 from pipelines.errors import HeadraceError
-from pipelines.llm.admission import End, Ticket
+from pipelines.llm.admission import FAILURES, End, Ticket
 from pipelines.llm.answer import Failure
 from pipelines.llm.budget import over_budget
 from pipelines.llm.job import Asked, Attempt
@@ -28,7 +32,7 @@ from pipelines.llm.patience import Patience
 from pipelines.llm.protocol import Reply, checked, prompt_of, read_vectors, request_body
 from pipelines.llm.server import SERVERS, SLOTS
 from pipelines.llm.siblings import Siblings
-from pipelines.llm.stops import gone
+from pipelines.llm.stops import gone, refuses_all
 from pipelines.llm.store import Kept
 from pipelines.llm.together import Together, split
 from pipelines.llm.transport import Transport, safe
@@ -45,11 +49,12 @@ STEADY = 0.5  # an endpoint that fails less than this share answers others well
 _ENDS = {
     Failure.OVERLOADED: End.OVERLOADED,
     Failure.TIMEOUT: End.OVERLOADED,
-    Failure.SERVER: End.FAILED,
+    Failure.SERVER: End.ERRED,
     Failure.NETWORK: End.FAILED,
-    Failure.BROKEN_BODY: End.FAILED,
-    Failure.HTML: End.FAILED,
+    Failure.BROKEN_BODY: End.ERRED,
+    Failure.HTML: End.ERRED,
 }
+GONE_BY = 3  # questions that failed as a probe at their first attempt
 
 
 class Backend(Protocol):
@@ -103,6 +108,8 @@ class Endpoint:
         most = 1 if backend.ours else settings.samples_per_call
         self._together = Together(self._ask_jobs, self.leave, most) if most > 1 else None
         self._stopped: BaseException | None = None
+        self._failed_first = 0  # probes in a row that were the first attempt of their question
+        self._refused_since: float | None = None  # with no good answer between
 
     @property
     def in_flight(self) -> int:
@@ -185,8 +192,8 @@ class Endpoint:
         patience = Patience(self._settings.retries, self._settings.patience_s)
         history: list[Attempt] = []
         while True:
-            again = bool(history)
-            await self._places.take(question.lane, first=first or again)
+            ahead = first or (bool(history) and not self._broken)
+            await self._places.take(question.lane, first=ahead)
             final = False
             try:
                 try:
@@ -198,7 +205,7 @@ class Endpoint:
                         None,
                     )
                 else:
-                    reply, seconds, wait_s = await self._attempt(question, body, patience, first or again)
+                    reply, seconds, wait_s = await self._attempt(question, body, patience, ahead, not history)
                 history.append(Attempt(str(reply.kept.failure or "ok"), seconds, wait_s or 0.0))
                 if wait_s is not None and (cap := await self._pay(question)):
                     reply, wait_s = Reply(over_budget(cap)), None
@@ -211,10 +218,10 @@ class Endpoint:
             await asyncio.sleep(wait_s)
 
     async def _attempt(
-        self, question: _Question, body: bytes, patience: Patience, again: bool
+        self, question: _Question, body: bytes, patience: Patience, ahead: bool, fresh: bool
     ) -> tuple[Reply, float, float | None]:
         """One sending: the reply, its seconds, and those to wait before the next, None when it is final."""
-        url, turnstile, ticket = await self._enter(question, again)
+        url, turnstile, ticket = await self._enter(question, ahead)
         began, reply, end = time.monotonic(), None, End.GONE
         if self._budget is not None:
             for job in question.jobs:
@@ -241,9 +248,14 @@ class Endpoint:
             shares += [_NOTHING] * (len(question.jobs) - len(shares))
             for job, share in zip(question.jobs, shares, strict=True):
                 self._budget.ended(job, share.kept, left=share.left)
-        if ticket.probe and end in (End.FAILED, End.OVERLOADED):
-            self._stop_if_gone(url, reply)
-            return reply, seconds, 0.0  # the fault is the endpoint's: it spends no retry
+        self._stop_if_refused(url, reply)
+        if ticket.probe:
+            failed = end in FAILURES
+            self._failed_first = self._failed_first + fresh if failed else 0
+            if failed:
+                self._stop_if_gone(url, reply)
+            if failed and (fresh or not reply.left):
+                return reply, seconds, 0.0  # the breaker lets it wait
         steady = turnstile.admission.failing < STEADY
         return reply, seconds, patience.wait_after(reply, random.random(), steady=steady)
 
@@ -256,7 +268,11 @@ class Endpoint:
                 return cap
         return ""
 
-    async def _enter(self, question: _Question, again: bool) -> tuple[str, Turnstile, Ticket]:
+    @property
+    def _broken(self) -> bool:
+        return any(t.admission.broken_since is not None for t in self._turnstiles.values())
+
+    async def _enter(self, question: _Question, ahead: bool) -> tuple[str, Turnstile, Ticket]:
         """The address for the question, and the ticket to send it there."""
         while True:
             if self._stopped is not None:
@@ -267,7 +283,7 @@ class Endpoint:
                 turnstile = self._turnstiles[url] = join(url, self, self._places.limit)
             ticket = None
             try:
-                ticket = await turnstile.enter(self, question.lane, first=again)
+                ticket = await turnstile.enter(self, question.lane, first=ahead)
             finally:
                 if ticket is None:
                     self._backend.left(url, True)
@@ -280,8 +296,19 @@ class Endpoint:
     def _stop_if_gone(self, url: str, reply: Reply) -> None:
         """Raises EndpointGone when no address that was asked has answered for too long."""
         silent_s = min(self._turnstiles[url].broken_s(), *(t.silent_s() for t in self._turnstiles.values()))
-        if silent_s > self._settings.outage_s:
+        known = not reply.left or self._failed_first >= GONE_BY
+        if known and silent_s > self._settings.outage_s:
             raise gone(safe(url), silent_s, reply.kept.detail)
+
+    def _stop_if_refused(self, url: str, reply: Reply) -> None:
+        """Raises RefusesAll when it only ever told us to wait, for longer than a request has patience."""
+        if not reply.throttled:
+            self._refused_since = None
+            return
+        now = time.monotonic()
+        self._refused_since = now if self._refused_since is None else self._refused_since
+        if (refused_s := now - self._refused_since) > self._settings.patience_s:
+            raise refuses_all(safe(url), refused_s, reply.kept.detail)
 
     async def _bytes(self, question: _Question) -> bytes:
         """The body; with media it is made for each sending, and not held while a retry waits."""

@@ -1,7 +1,8 @@
 """How long to go on asking, as a pure state machine.
 
 Law: a failure that may pass (5xx, time-out, broken connection or body) spends one of `retries`;
-being told to wait (429) spends none, only the total patience; everything else ends at once.
+being told to wait (429) spends none, only the total patience; everything else ends at once. To be told to
+wait for no time at all is to be told nothing.
 While the endpoint answers others well (`steady`), a failure was this request's bad luck, and a long
 wait would help nobody: it is asked again within STEADY_BACKOFF_S.
 """
@@ -16,6 +17,7 @@ from pipelines.llm.protocol import Reply
 FIRST_BACKOFF_S = 0.5  # doubles with each failure
 MAX_BACKOFF_S = 30.0
 STEADY_BACKOFF_S = 1.0
+LEAST_S = 0.1  # of patience that a 429 spends, so that thousands of short waits end too
 
 
 @dataclass
@@ -37,7 +39,7 @@ class Patience:
         if reply.throttled:
             self.throttled += 1
             wait = _told_or_backoff(reply.retry_after_s, self.throttled, jitter, MAX_BACKOFF_S)
-            self.waited_s += wait
+            self.waited_s += max(wait, LEAST_S)
             return wait if self.waited_s <= self.patience_s else None
         self.failed += 1
         if self.failed > self.retries:
@@ -49,7 +51,7 @@ class Patience:
 
 def _told_or_backoff(told_s: float | None, count: int, jitter: float, most_s: float) -> float:
     """As told, plus up to a tenth so that not all come back at once; else full jitter in [b/2, b)."""
-    if told_s is not None:
+    if told_s:
         return told_s * (1 + jitter / 10)
     backoff = min(most_s, FIRST_BACKOFF_S * 2.0 ** min(count - 1, 10))
     return backoff * (0.5 + jitter / 2)

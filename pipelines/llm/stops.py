@@ -23,6 +23,10 @@ class EndpointGone(EnvironmentFault):
     """It answers nothing, for longer than an outage may last."""
 
 
+class RefusesAll(EnvironmentFault):
+    """It tells every request to wait, for longer than one has patience."""
+
+
 def out_of_funds(raw: bytes) -> bool:
     """Whether a 429 says that the account is empty: waiting cures nothing."""
     return b"insufficient_quota" in raw
@@ -50,3 +54,10 @@ def gone(where: str, seconds: float, last: str) -> EndpointGone:
     """The end after an outage."""
     what = f"the endpoint has answered nothing for {seconds:.0f} s; at last: {last}"
     return EndpointGone(what, where=where, cure=f"see that it runs, then run again: {KEPT}")
+
+
+def refuses_all(where: str, seconds: float, last: str) -> RefusesAll:
+    """The end after nothing but refusals."""
+    what = f"the endpoint has refused every request for {seconds:.0f} s; at last: {last}"
+    cure = f"wait until its quota allows more, or raise llm.patience_s, then run again: {KEPT}"
+    return RefusesAll(what, where=where, cure=cure)

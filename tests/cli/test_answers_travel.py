@@ -155,7 +155,7 @@ def test_a_replay_that_misses_names_stage_row_and_field(clone: Answering) -> Non
     keys = pl.read_parquet(clone.folder / "data/trit/ingest/rows.parquet")["problem_key"].to_list()
     assert "replay: no stored answer of gemma3-270m to trit.translate@fr of row" in said
     assert any(f"of row {key}#0, sample 0: " in said for key in keys)
-    assert "differs from the stored one in sampling.temperature; " in said
+    assert "differs from the stored one in sampling.temperature: 0.5 where " in said
     assert "more of the requests at hand are not stored" in said
 
 

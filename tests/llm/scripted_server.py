@@ -4,8 +4,9 @@ Run: `python tests/llm/scripted_server.py --log FILE [--script JSON] [--answers 
 It prints {"url": ...} and ends when its standard input does. Each request is one line of JSON in
 the log, written before anything is answered: path, key, attempt, fault, body.
 
-Script, JSON: {"faults": [...], "shares": {"429": 0.3, ...}, "seed": 0}
+Script, JSON: {"faults": [...], "poison": {...}, "shares": {"429": 0.3, ...}, "seed": 0}
 - "faults" are given to the first requests, one each, in order of arrival; null is a good answer;
+- "poison" is given to every request whose prompt has the text in it: {"text": fault};
 - "shares" make the same attempt at the same question meet the same fault, whatever the order.
 A fault is a dict: {"status": 429, "headers": {...}, "body": "..."}, {"hang": true}, {"drop": true},
 {"html": true}, {"garbage": true}, {"finish": "length"}, {"text": ""}, {"refusal": "no"},
@@ -82,14 +83,18 @@ class Script:
         self._faults = list(script.get("faults", []))
         self._shares: dict[str, float] = script.get("shares", {})
         self._seed = script.get("seed", 0)
+        self._poison: dict[str, Any] = script.get("poison", {})
         self._attempts: Counter[str] = Counter()
 
-    def next(self, question: str) -> tuple[int, dict[str, Any] | None]:
+    def next(self, question: str, text: str) -> tuple[int, dict[str, Any] | None]:
         """(attempt from 1, fault or None) of the question's next attempt."""
         self._attempts[question] += 1
         attempt = self._attempts[question]
         if self._faults:
             return attempt, self._faults.pop(0)
+        for part, fault in self._poison.items():
+            if part in text:
+                return attempt, fault
         drawn = hashlib.sha256(f"{self._seed} {question} {attempt}".encode()).digest()
         left = int.from_bytes(drawn[:8], "big") / 2**64
         for name, share in sorted(self._shares.items()):
@@ -128,7 +133,7 @@ async def _serve(options: argparse.Namespace) -> None:
 
     async def handle(request: web.Request) -> web.StreamResponse:
         body = await request.json()
-        attempt, fault = script.next(_digest(body))
+        attempt, fault = script.next(_digest(body), str(body.get("prompt") or body.get("messages")))
         key = request.headers.get("X-Client-Request-Id", "")
         line = {"path": request.path, "key": key, "attempt": attempt, "fault": fault, "body": body}
         line["headers"] = {k: v for k, v in request.headers.items() if k.lower() == "authorization"}

@@ -16,7 +16,7 @@ from pipelines.errors import ConfigError, EnvironmentFault
 from pipelines.llm.answer import Failure
 from pipelines.llm.client import open_client
 from pipelines.llm.request import Request, Sampling
-from pipelines.llm.stops import EndpointGone, KeyRefused, NoFunds
+from pipelines.llm.stops import EndpointGone, KeyRefused, NoFunds, RefusesAll
 from pipelines.llm.store import Store
 
 
@@ -99,6 +99,45 @@ def test_one_row_of_an_endpoint_that_is_gone_is_a_typed_failure(tmp_path: Path) 
     with open_client(settings(url, retries=1), tmp_path / "s") as client:
         (answer,) = client.answers([question(1)])
         assert answer.failure is Failure.NETWORK and client.store.count() == 0
+
+
+@pytest.mark.parametrize("fault", [{"status": 500}, {"garbage": True}, {"drop": True}])
+def test_a_few_rows_that_always_fail_are_typed_and_stop_neither_this_run_nor_the_next(
+    serve, tmp_path: Path, fault: dict
+) -> None:
+    server = serve({"poison": {f"What is {n} + {n}?": fault for n in range(4)}}, latency_ms=5)
+    told = settings(server.url, concurrency=8, retries=4, outage_s=0.5)
+    for count in (60, 4):
+        with open_client(told, tmp_path / "s") as client:
+            ends = Counter(a.ok for a in client.answers(map(question, range(count))))
+        assert ends == Counter({True: count - 4, False: 4})
+    assert len(server.requests()) == 56 + 2 * 4 * 5
+
+
+def test_the_good_rows_behind_many_that_always_fail_are_asked(serve, tmp_path: Path) -> None:
+    server = serve({"poison": {f"What is {n} + {n}?": {"status": 500} for n in range(18)}}, latency_ms=5)
+    with open_client(settings(server.url, concurrency=8, retries=1), tmp_path / "s") as client:
+        ends = Counter(a.failure for a in client.answers(map(question, range(100))))
+    assert ends == {None: 82, Failure.SERVER: 18}
+
+
+def test_an_endpoint_that_answers_all_with_errors_stops_the_run(serve, tmp_path: Path) -> None:
+    server = serve({"shares": {"503": 1.0}})
+    with (
+        open_client(settings(server.url, concurrency=16, outage_s=1.0), tmp_path / "s") as client,
+        pytest.raises(EndpointGone, match="HTTP 503"),
+    ):
+        list(client.answers(map(question, range(100))))
+
+
+def test_an_endpoint_that_only_ever_refuses_stops_the_run_with_its_own_words(serve, tmp_path: Path) -> None:
+    wall = {"status": 429, "headers": {"Retry-After": "0.3"}, "body": "daily limit reached"}
+    server = serve({"poison": {"": wall}})
+    with (
+        open_client(settings(server.url, concurrency=4, patience_s=1.2), tmp_path / "s") as client,
+        pytest.raises(RefusesAll, match=r"refused every request for \d+ s; at last: HTTP 429: daily limit"),
+    ):
+        list(client.answers(map(question, range(50))))
 
 
 def test_the_history_of_an_answer_tells_each_attempt(serve, tmp_path: Path) -> None:

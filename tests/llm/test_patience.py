@@ -51,6 +51,16 @@ def test_the_patience_with_429s_ends() -> None:
     assert waits == [4.0, 4.0, None]
 
 
+def test_whoever_is_told_to_wait_for_no_time_waits_ever_longer_and_comes_to_an_end() -> None:
+    patience = Patience(retries=0, patience_s=20.0)
+    waits = [patience.wait_after(failed(Failure.OVERLOADED, throttled=True, told=0.0), 0.0) for _ in range(7)]
+    assert waits == [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, None]
+    short, refusals = Patience(retries=0, patience_s=20.0), 0
+    while short.wait_after(failed(Failure.OVERLOADED, throttled=True, told=0.001), 0.0) is not None:
+        refusals += 1
+    assert refusals in (199, 200)
+
+
 def test_a_failure_while_others_are_answered_is_asked_again_soon_and_else_ever_later() -> None:
     steady, alone = ([], [])
     for waits, well in ((steady, True), (alone, False)):

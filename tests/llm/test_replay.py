@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -53,7 +54,10 @@ def test_a_replay_finds_what_an_endpoint_said_under_a_registered_name(serve, tmp
             "in sampling.temperature",
         ),
         (replace(question(1), sample=3, seed=9), "sample 3: differs from the stored one in sample, seed"),
-        (replace(question(1), model="other"), "of other to test of row row1.*in model"),
+        (
+            replace(question(1), model="other"),
+            'of other to test of row row1.*in model: "name:other" where "name:scripted" is stored',
+        ),
         (
             question(7),
             r"row row7, sample 0: differs from the nearest stored one, of row row1, in prompt, seed: "
@@ -67,3 +71,23 @@ def test_a_miss_names_row_purpose_model_and_what_differs(serve, tmp_path: Path, 
         assert len(list(client.answers([question(1)]))) == 1
     with open_client(REPLAY, tmp_path / "s") as client, pytest.raises(ReplayMiss, match=says):
         list(client.answers([changed]))
+
+
+def test_stale_are_the_answers_in_whose_place_something_else_is_asked_and_no_others(
+    serve, tmp_path: Path
+) -> None:
+    asked = [question(n) for n in range(400)]
+    with open_client(settings(serve().url), tmp_path / "s") as client:
+        assert len(list(client.answers(asked))) == 400
+    for changed, says in (
+        ([replace(q, seed=77) if q.row == "row3" else q for q in asked], r"; 1 answers .*\(rows row3\)"),
+        (
+            [replace(q, seed=77) if q.row < "row15" else q for q in asked[:20]],
+            r"; 7 answers .*row10, .*, \.\.\.\)",
+        ),
+        ([*asked[:3], question(1000)], r"^((?!are stale).)*$"),
+        ([replace(asked[1], sample=1)], r"^((?!are stale).)*$"),
+    ):
+        with open_client(REPLAY, tmp_path / "s") as client, pytest.raises(ReplayMiss) as missed:
+            list(client.answers(changed))
+        assert re.search(says, str(missed.value)), str(missed.value)

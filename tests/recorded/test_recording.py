@@ -128,7 +128,7 @@ def test_a_changed_prompt_says_what_it_made_stale(workspace: Path, tmp_path: Pat
     assert "differs from the stored one in prompt: 'English: Lucy has 2 dogs" in said
     assert "where 'English: Lucy has 2 cats" in said
     assert f"{count - 1} more of the requests at hand are not stored" in said
-    assert f"{count} of {count} answers stored for trit.translate@pt are stale by them" in said
+    assert f"{count} answers stored for trit.translate@pt are stale by them (rows " in said
     assert "Traceback" not in said
 
 

@@ -16,6 +16,7 @@ from pipelines.llm.store import Store
 
 UNSAID: Mapping[str, Any] = {}
 CURE = "run once with the backend that has the model, or replay the store of that run"
+ROWS = 5  # named of those whose answers are stale
 LONGEST = 80  # characters of a text that is shown
 BEFORE, AFTER = 20, 30  # characters shown around the place where two prompts part
 
@@ -62,19 +63,26 @@ def miss(
     """The error that names asker, model, what differs from the nearest stored request, and what is stale.
 
     `missing` are the requests at hand that nothing is stored for, `found` the keys of the others. The first
-    is told of (`others`: it under other identities), the rest counted, and so are the stored answers of its
-    purpose that none of them asks for.
+    is told of (`others`: it under other identities), the rest counted. Stale are answers that are stored for
+    the row and sample of a missing one, and that none at hand asks for.
     """
     first = missing[0].request
     who = f"{first.purpose or 'a request'} of row {first.row or '(unnamed)'}, sample {first.sample}"
     what = f"replay: no stored answer of {missing[0].model} to {who}: {_why(store, [missing[0], *others])}"
     if len(missing) > 1:
         what += f"; {len(missing) - 1} more of the requests at hand are not stored"
-    stored = {r.key for r in store.asked_for(purpose=first.purpose)} if first.purpose else set()
-    stale = stored - set(found)
-    if stale:
-        what += f"; {len(stale)} of {len(stored)} answers stored for {first.purpose} are stale by them"
+    if first.purpose and (stale := _stale(store, missing, found)):
+        named = ", ".join(stale[:ROWS]) + (", ..." if len(stale) > ROWS else "")
+        what += f"; {len(stale)} answers stored for {first.purpose} are stale by them (rows {named})"
     return ReplayMiss(what, where=str(store.path), cure=CURE)
+
+
+def _stale(store: Store, missing: Sequence[Named], found: Collection[str]) -> list[str]:
+    """Rows of the stored answers in whose place something else is asked; one for each answer."""
+    purpose = missing[0].request.purpose
+    asked = {(m.request.row, m.request.sample) for m in missing if m.request.purpose == purpose}
+    stored = [r for r in store.asked_for(purpose=purpose) if r.row and r.key not in found]
+    return sorted(r.row for r in stored if (r.row, json.loads(r.request)["sample"]) in asked)
 
 
 def no_vector(store: Store, model: str, text: str, count: int) -> ReplayMiss:
@@ -107,14 +115,27 @@ def _distance(asked: dict[str, Any], stored: dict[str, Any]) -> tuple[int, int]:
 
 
 def _where(asked: dict[str, Any], stored: dict[str, Any], fields: list[str]) -> str:
-    """The first place where two questions part, as both have it."""
+    """The first place where two questions part, as both have it; else the values of the first field."""
     if not {"prompt", "messages"}.intersection(fields):
-        return ""
+        if not fields:
+            return ""
+        said, was = (_shown(_field(request, fields[0])) for request in (asked, stored))
+        return f": {said} where {was} is stored" + (f" ({fields[0]})" if len(fields) > 1 else "")
     ours, theirs = _question(asked), _question(stored)
     at = _shared(ours, theirs)
     begin = max(0, at - BEFORE)
     said, was = (repr(text[begin : at + AFTER]) for text in (ours, theirs))
     return f": {said} where {was} is stored"
+
+
+def _field(request: dict[str, Any], name: str) -> Any:
+    of, _, field = name.partition(".")
+    return (request.get(of) or {}).get(field) if field else request.get(of)
+
+
+def _shown(value: Any) -> str:
+    said = json.dumps(value, ensure_ascii=False)
+    return said if len(said) <= LONGEST else f"{said[: LONGEST - 1]}…"
 
 
 def _shared(ours: str, theirs: str) -> int:
