@@ -7,8 +7,7 @@ endpoint that is gone or refuses all) stops it. What is in flight by then goes o
 
 While the breaker is open the fault may be the endpoint's or the questions': those that failed before go
 behind those that did not. A probe spends no retry if it is the first attempt of its question, or could not
-be sent; else it does, so that a few questions which always fail come to an end. That the endpoint is gone
-is known by several questions, or where nothing could be sent.
+be sent; else it does, so that a few questions which always fail come to an end (`outage.py`).
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ from pipelines.llm.answer import Failure
 from pipelines.llm.budget import over_budget
 from pipelines.llm.job import Asked, Attempt
 from pipelines.llm.media import MediaFault, has_media, read_media
+from pipelines.llm.outage import Outage
 from pipelines.llm.patience import Patience
 from pipelines.llm.protocol import Reply, checked, prompt_of, read_vectors, request_body
 from pipelines.llm.server import SERVERS, SLOTS
 from pipelines.llm.siblings import Siblings
-from pipelines.llm.stops import gone, refuses_all
 from pipelines.llm.store import Kept
 from pipelines.llm.together import Together, split
 from pipelines.llm.transport import Transport, safe
@@ -54,7 +53,6 @@ _ENDS = {
     Failure.BROKEN_BODY: End.ERRED,
     Failure.HTML: End.ERRED,
 }
-GONE_BY = 3  # questions that failed as a probe at their first attempt
 
 
 class Backend(Protocol):
@@ -108,8 +106,7 @@ class Endpoint:
         most = 1 if backend.ours else settings.samples_per_call
         self._together = Together(self._ask_jobs, self.leave, most) if most > 1 else None
         self._stopped: BaseException | None = None
-        self._failed_first = 0  # probes in a row that were the first attempt of their question
-        self._refused_since: float | None = None  # with no good answer between
+        self._outage = Outage(settings.outage_s, settings.patience_s)
 
     @property
     def in_flight(self) -> int:
@@ -248,14 +245,11 @@ class Endpoint:
             shares += [_NOTHING] * (len(question.jobs) - len(shares))
             for job, share in zip(question.jobs, shares, strict=True):
                 self._budget.ended(job, share.kept, left=share.left)
-        self._stop_if_refused(url, reply)
-        if ticket.probe:
-            failed = end in FAILURES
-            self._failed_first = self._failed_first + fresh if failed else 0
-            if failed:
-                self._stop_if_gone(url, reply)
-            if failed and (fresh or not reply.left):
-                return reply, seconds, 0.0  # the breaker lets it wait
+        self._outage.ended(reply, safe(url), time.monotonic())
+        if ticket.probe and end not in FAILURES:
+            self._outage.probe_answered()
+        elif ticket.probe and self._outage.probe_failed(reply, safe(url), self._silent_s(url), first=fresh):
+            return reply, seconds, 0.0  # the breaker lets it wait
         steady = turnstile.admission.failing < STEADY
         return reply, seconds, patience.wait_after(reply, random.random(), steady=steady)
 
@@ -293,22 +287,9 @@ class Endpoint:
                 self._backend.left(url, True)
                 turnstile.ended(ticket, End.GONE)
 
-    def _stop_if_gone(self, url: str, reply: Reply) -> None:
-        """Raises EndpointGone when no address that was asked has answered for too long."""
-        silent_s = min(self._turnstiles[url].broken_s(), *(t.silent_s() for t in self._turnstiles.values()))
-        known = not reply.left or self._failed_first >= GONE_BY
-        if known and silent_s > self._settings.outage_s:
-            raise gone(safe(url), silent_s, reply.kept.detail)
-
-    def _stop_if_refused(self, url: str, reply: Reply) -> None:
-        """Raises RefusesAll when it only ever told us to wait, for longer than a request has patience."""
-        if not reply.throttled:
-            self._refused_since = None
-            return
-        now = time.monotonic()
-        self._refused_since = now if self._refused_since is None else self._refused_since
-        if (refused_s := now - self._refused_since) > self._settings.patience_s:
-            raise refuses_all(safe(url), refused_s, reply.kept.detail)
+    def _silent_s(self, url: str) -> float:
+        """For how long no address that was asked has answered, while the breaker of `url` is open."""
+        return min(self._turnstiles[url].broken_s(), *(t.silent_s() for t in self._turnstiles.values()))
 
     async def _bytes(self, question: _Question) -> bytes:
         """The body; with media it is made for each sending, and not held while a retry waits."""
