@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from pipelines.errors import ConfigError, nearest
 from pipelines.llm.backends.batch_settings import BatchSettings
@@ -39,6 +40,9 @@ class Settings:
     stalled_s: float = 1800.0  # another run that holds a question and gets nowhere is waited for so long
     stream: bool = False  # the first-byte time-out is then of the first token
     samples_per_call: int = 1  # more where the seller charges the prompt each time and honours no seed
+    max_tokens_as: Literal["max_tokens", "max_completion_tokens"] = (
+        "max_tokens"  # in a chat, where it is sold
+    )
     batch: BatchSettings = field(default_factory=BatchSettings)
     vllm: VLLM = field(default_factory=VLLM)  # for backend vllm
     prices: dict[str, Price] = field(default_factory=dict)  # of each model, USD per million tokens
