@@ -29,6 +29,7 @@ class Settings:
 
     backend: str = "embedded"
     model: str = "smollm2-135m"
+    constrained: bool = True  # decode under a JSON schema; false where the server refuses one
     base_url: str = ""
     concurrency: int = 8  # requests in flight; an embedded server takes as many as it has slots
     connect_timeout_s: float = 10.0
