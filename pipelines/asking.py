@@ -66,6 +66,11 @@ class AskingStep(Step):
         own = {**told, "backend": backend, **({"model": chosen} if chosen else {})}
         return load(Settings, own, "llm")
 
+    @property
+    def constrained(self) -> bool:
+        """Whether the models are asked with their schemas: `llm.constrained`."""
+        return load(Settings, self.llm, "llm").constrained
+
     def ask(self, client: Client, requests: Iterable[Request], total: int | None = None) -> Iterator[Answer]:
         """`client.answers`, with progress, and with the tokens counted once for each answer used."""
         own = (replace(r, model="") if r.model == self._replaced else r for r in requests)
@@ -85,7 +90,9 @@ class AskingStep(Step):
         """A value under each request's schema, by the ladder of `llm.structured`; repairs are answers too."""
         from pipelines.llm.structured import structured
 
-        return structured(lambda asked: self.ask(client, asked, total), requests)
+        return structured(
+            lambda asked: self.ask(client, asked, total), requests, constrained=self.constrained
+        )
 
     def embed(self, client: Client, texts: Sequence[str], **how: Any) -> np.ndarray:
         """`client.embed`, with progress. `how`: its `model` and `prefix`."""

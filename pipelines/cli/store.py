@@ -11,6 +11,7 @@ import json
 import sys
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +53,7 @@ def _stats(args: argparse.Namespace, root: Path) -> int:
 
     prices = prices_of(root)
     with _opened(root) as store:
-        told = stats(store, prices)
+        told = {**stats(store, prices), "ledger": _ledger(root)}
     if args.json:
         print(json.dumps(told))
         return 0
@@ -64,7 +65,37 @@ def _stats(args: argparse.Namespace, root: Path) -> int:
             f"{told['unpriced']:,} answers have no known price: "
             "llm.prices of params.yaml says what new ones cost, and which models are free"
         )
+    if told["ledger"]:
+        print(_in_the_ledger(**told["ledger"]))
     return 0
+
+
+def _ledger(root: Path) -> dict[str, Any] | None:
+    """What the ledger beside the store says is spent or held this month, as plain data; None without one."""
+    from pipelines.llm.prices import NANO
+    from pipelines.llm.spending import ledger_path, month_of, read_sums
+
+    month = month_of(datetime.now(UTC))
+    sums = read_sums(ledger_path(_place(root)), month)
+    if sums is None:
+        return None
+    held, taken = sums[1], sums[0] + sums[1]
+    return {
+        "month": month[1],
+        "cost_usd": taken.nano / NANO,
+        "tokens": taken.tokens,
+        "held_usd": held.nano / NANO,
+        "held_tokens": held.tokens,
+    }
+
+
+def _in_the_ledger(month: str, cost_usd: float, tokens: int, held_usd: float, held_tokens: int) -> str:
+    from pipelines.llm.prices import told_usd
+
+    return (
+        f"the ledger that caps count by, {month}: {told_usd(cost_usd, 0)} USD and {tokens:,} tokens, "
+        f"of lost answers too; of them {told_usd(held_usd, 0)} USD and {held_tokens:,} tokens are held now"
+    )
 
 
 def _table(told: Mapping[str, Any]) -> str:

@@ -42,7 +42,7 @@ class AskedModel:
 
     tools, extra: of each request, as the server has them: its own search among them.
     search: "module:function", a search tool that runs here, called at most `searches` times a question.
-    constrained: decode under a JSON schema; false for a server that refuses one.
+    constrained: decode under a JSON schema; false for a server that refuses one (or `llm.constrained`).
     """
 
     backend: str = "openai"

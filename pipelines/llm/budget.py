@@ -28,7 +28,7 @@ from pipelines.llm.caps import Cap, Caps
 from pipelines.llm.job import Job
 from pipelines.llm.prices import NANO, Amount, Price, charge, most, paid, price_of
 from pipelines.llm.request import Request, named_request
-from pipelines.llm.spending import Entry, Spending
+from pipelines.llm.spending import Entry, Spending, month_of
 from pipelines.llm.wishes import NOTHING, Limit, Place, Verdict, Word
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ class Budget:
         try:
             while (verdict := self._hold_alone(job)).word is not Word.WITHIN:
                 if verdict.word is Word.OVER:
-                    what = f"embeddings of {model} are over budget: {verdict.cap} is reached"
+                    what = f"embeddings of {model} are over budget: {verdict.cap}"
                     raise StageError(what, where=self.stage or None, cure="raise the cap and run again")
                 time.sleep(WAIT_S)
             yield job
@@ -275,8 +275,7 @@ class Budget:
     def _places(self) -> list[Place]:
         """Whose sums a question counts in, now."""
         run = os.environ.get(RUN_VARIABLE) or _THIS_PROCESS
-        month = self.clock().astimezone(UTC).strftime("%Y-%m")
-        return [("stage", f"{run} {self.stage}"), ("run", run), ("month", month)]
+        return [("stage", f"{run} {self.stage}"), ("run", run), month_of(self.clock())]
 
     def _open(self) -> Spending:
         if self._ledger is None:
@@ -297,4 +296,4 @@ def over_budget(cap: str) -> Kept:
     """The end of a question that no cap leaves room for."""
     from pipelines.llm.store import Kept
 
-    return Kept("", failure=Failure.OVER_BUDGET, detail=f"{cap} is reached")
+    return Kept("", failure=Failure.OVER_BUDGET, detail=cap)

@@ -301,7 +301,8 @@ class Endpoint:
     def _body(self, jobs: Sequence[Job], media: dict[str, str] | None) -> bytes:
         job, unsaid = jobs[0], self._backend.unsaid
         stream = self._settings.stream and job.request.kind != "embedding"
-        return request_body(job.canonical, job.model, unsaid, media, stream=stream, n=len(jobs))
+        told = {} if self._backend.ours else {"max_tokens_as": self._settings.max_tokens_as}
+        return request_body(job.canonical, job.model, unsaid, media, stream=stream, n=len(jobs), **told)
 
 
 def _end(reply: Reply) -> End:

@@ -21,6 +21,7 @@ from pipelines.llm.request import Request
 from pipelines.llm.store import Kept
 
 PATHS = {"completion": "/v1/completions", "chat": "/v1/chat/completions", "embedding": "/v1/embeddings"}
+LIMIT = "max_tokens"
 DETAIL_CHARS = 300
 MOST = 1e12  # tokens, or USD, that one answer may be said to cost
 
@@ -59,10 +60,12 @@ def request_body(
     *,
     stream: bool = False,
     n: int = 1,
+    max_tokens_as: str = LIMIT,
 ) -> bytes:
     """The JSON body of a canonical request; `unsaid` is said where the request leaves it open.
 
-    media: base64 of its parts by their SHA-256 (`media.read_media`); n: choices asked for at once.
+    media: base64 of its parts by their SHA-256 (`media.read_media`); n: choices asked for at once;
+    max_tokens_as: the name under which a chat is told `max_tokens`.
     """
     asked = orjson.loads(canonical)
     body: dict[str, Any] = {"model": model}
@@ -74,7 +77,7 @@ def request_body(
         ]
     else:
         body["prompt"] = asked["prompt"]
-    body |= _sampling(asked["sampling"] or {}, asked["kind"], unsaid or {})
+    body |= _sampling(asked["sampling"] or {}, asked["kind"], unsaid or {}, max_tokens_as)
     if asked["seed"] is not None and n == 1:  # else it would be one sample's and act on all
         body["seed"] = asked["seed"]
     if asked.get("tools"):
@@ -95,8 +98,12 @@ def _content(said: Any, media: dict[str, str] | None) -> Any:
     return said if isinstance(said, str) else [content_part(part, media or {}) for part in said]
 
 
-def _sampling(sampling: dict[str, Any], kind: str, unsaid: Mapping[str, Any]) -> dict[str, Any]:
+def _sampling(
+    sampling: dict[str, Any], kind: str, unsaid: Mapping[str, Any], max_tokens_as: str
+) -> dict[str, Any]:
     body = {k: v for k, v in sampling.items() if v not in (None, [])}
+    if kind == "chat" and max_tokens_as != LIMIT and LIMIT in body:  # completions have no other name for it
+        body[max_tokens_as] = body.pop(LIMIT)
     if kind == "chat" and (count := body.pop("logprobs", None)) is not None:
         body |= {"logprobs": True, "top_logprobs": count}
     if "repetition_penalty" in body and "repeat_penalty" in unsaid:  # llama.cpp's name for it

@@ -132,7 +132,9 @@ class Request:
     `model` is a name of the registry (or of the endpoint's own models); the client
     resolves it to an identity. `messages` are (role, content) pairs for `chat`, a content being a
     text or a tuple of texts and Media; `prompt` is the raw text for `completion` and the text for
-    `embedding`. `extra` are further parameters of the server, by the names that it gives them.
+    `embedding`. `schema` is sent as its key is made, with the names of properties in alphabetical order,
+    so models write the properties in that order. `extra` are further parameters of the server, by the names
+    that it gives them.
     `row` and `purpose` name the asker in errors and traces and are not part of the key.
     """
 

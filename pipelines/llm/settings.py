@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from pipelines.errors import ConfigError, nearest
 from pipelines.llm.backends.batch_settings import BatchSettings
@@ -28,6 +29,7 @@ class Settings:
 
     backend: str = "embedded"
     model: str = "smollm2-135m"
+    constrained: bool = True  # decode under a JSON schema; false where the server refuses one
     base_url: str = ""
     concurrency: int = 8  # requests in flight; an embedded server takes as many as it has slots
     connect_timeout_s: float = 10.0
@@ -39,6 +41,9 @@ class Settings:
     stalled_s: float = 1800.0  # another run that holds a question and gets nowhere is waited for so long
     stream: bool = False  # the first-byte time-out is then of the first token
     samples_per_call: int = 1  # more where the seller charges the prompt each time and honours no seed
+    max_tokens_as: Literal["max_tokens", "max_completion_tokens"] = (
+        "max_tokens"  # in a chat, where it is sold
+    )
     batch: BatchSettings = field(default_factory=BatchSettings)
     vllm: VLLM = field(default_factory=VLLM)  # for backend vllm
     prices: dict[str, Price] = field(default_factory=dict)  # of each model, USD per million tokens

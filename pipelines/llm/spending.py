@@ -17,13 +17,15 @@ import threading
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from pipelines.errors import EnvironmentFault
-from pipelines.llm.prices import Amount
+from pipelines.llm.prices import NANO, Amount, told_usd
 from pipelines.llm.sqlite_file import mark, open_shared, write_ahead
+from pipelines.llm.store_file import connect
 from pipelines.llm.wishes import NOTHING, Holding, Limit, Place, Verdict, Word, decide, left_by
 
 VERSION = 2
@@ -42,6 +44,7 @@ CREATE INDEX IF NOT EXISTS questions_of_holder ON questions (holder, key);
 PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {VERSION};
 """
+_ALL = Amount(1 << 62, 1 << 62)  # exceeds every cap
 _FROM_1 = "ALTER TABLE holders ADD COLUMN in_flight INTEGER"  # NULL: as many as it holds
 
 
@@ -58,6 +61,24 @@ class Entry:
 def ledger_path(store: Path) -> Path:
     """The ledger of spending beside a response store."""
     return store.with_name(f"{store.stem}.spending.sqlite")
+
+
+def month_of(when: datetime) -> Place:
+    """The month, in UTC, whose sum a question counts in."""
+    return "month", when.astimezone(UTC).strftime("%Y-%m")
+
+
+def read_sums(path: Path, place: Place) -> tuple[Amount, Amount] | None:
+    """What is spent and what is held in one place, by all, and nothing is written; None without a ledger.
+
+    Raises EnvironmentFault: no ledger, a newer one, a broken one.
+    """
+    if not path.is_file():
+        return None
+    with _named(path), closing(connect(path, readonly=True)) as db:
+        if not _is_made(db, path):
+            return None
+        return _sum(db, "spent", place), _sum(db, "held", place)
 
 
 class Spending:
@@ -85,7 +106,10 @@ class Spending:
     def reserve(
         self, places: Sequence[Place], limits: Sequence[Limit], wishes: Mapping[str, Amount]
     ) -> list[Verdict]:
-        """Hold in `places` what of `wishes`, by the questions' keys, fits `limits` now; a verdict on each."""
+        """Hold in `places` what of `wishes`, by the questions' keys, fits `limits` now; a verdict on each.
+
+        The cap of one that does not fit is told with its sum: "llm.caps.run.usd of 1 is reached: ...".
+        """
         with self._guard(), self._change(durable=True):
             self._sign()
             self._bury()
@@ -95,7 +119,10 @@ class Spending:
             of, named = self.holder, json.dumps(list(places))
             rows = [(of, key, named, wish.nano, wish.tokens) for key, wish in let.items()]
             self._db.executemany("INSERT INTO questions VALUES (?, ?, ?, ?, ?)", rows)
-        return verdicts
+            if len(let) == len(wishes):
+                return verdicts
+            sums = self._by_cap(limits)
+        return [replace(v, cap=f"{v.cap} is reached: {sums[v.cap]}") if v.cap else v for v in verdicts]
 
     def settle(self, entries: Sequence[Entry]) -> None:
         """Give back what was held for each, spend what it came to."""
@@ -116,7 +143,7 @@ class Spending:
     def sums(self, place: Place) -> tuple[Amount, Amount]:
         """What is spent and what is held in one place, by all."""
         with self._guard():
-            return self._sum("spent", place), self._sum("held", place)
+            return _sum(self._db, "spent", place), _sum(self._db, "held", place)
 
     def close(self) -> None:
         """End this holder. What it still holds counts as spent."""
@@ -130,9 +157,19 @@ class Spending:
             self._db.close()
 
     def _decide(self, limits: Sequence[Limit], wishes: Sequence[Amount]) -> list[Verdict]:
-        spent = {x.place: self._sum("spent", x.place) for x in limits}
-        held = {x.place: self._sum("held", x.place) for x in limits}
+        spent = {x.place: _sum(self._db, "spent", x.place) for x in limits}
+        held = {x.place: _sum(self._db, "held", x.place) for x in limits}
         return decide(limits, spent, held, wishes)
+
+    def _by_cap(self, limits: Sequence[Limit]) -> dict[str, str]:
+        """What is spent or held of each cap, in words, by the cap's name."""
+        told = {}
+        for limit in limits:
+            taken = _sum(self._db, "spent", limit.place) + _sum(self._db, "held", limit.place)
+            usd = f"{told_usd(taken.nano / NANO, 0)} are spent or held"
+            told[replace(limit, tokens=None).over(_ALL)] = usd
+            told[replace(limit, usd=None).over(_ALL)] = f"{taken.tokens:,} are spent or held"
+        return told
 
     def _sign(self) -> None:
         """Name this holder, its file locked first."""
@@ -201,18 +238,8 @@ class Spending:
                 (scope, name, amount.nano, amount.tokens),
             )
 
-    def _sum(self, table: str, place: Place) -> Amount:
-        query = f"SELECT sum(nano), sum(tokens) FROM {table} WHERE scope = ? AND name = ?"
-        nano, tokens = self._db.execute(query, place).fetchone()
-        return Amount(nano or 0, tokens or 0)
-
     def _prepare(self) -> None:
-        tables, application, version = mark(self._db)
-        if tables and application != APPLICATION_ID:
-            raise EnvironmentFault("is no ledger of spending", where=str(self.path), cure="move it away")
-        if version > VERSION:
-            what = f"the ledger of spending has version {version}, this headrace knows {VERSION}"
-            raise EnvironmentFault(what, where=str(self.path), cure="use the headrace that wrote it")
+        _is_made(self._db, self.path)
         write_ahead(self._db)
         with self._change(durable=True):
             for statement in filter(str.strip, _SCHEMA.split(";")):
@@ -236,10 +263,33 @@ class Spending:
 
     @contextmanager
     def _guard(self) -> Iterator[None]:
-        with self._lock:
-            try:
-                yield
-            except (sqlite3.Error, OSError) as error:
-                cure = "free some disk space, make its folder writable, or end what holds it"
-                what = f"the ledger of spending cannot be used: {error}"
-                raise EnvironmentFault(what, where=str(self.path), cure=cure) from error
+        with self._lock, _named(self.path):
+            yield
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Raises EnvironmentFault, which names the ledger, for what SQLite or the disk refuses."""
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        cure = "free some disk space, make its folder writable, or end what holds it"
+        what = f"the ledger of spending cannot be used: {error}"
+        raise EnvironmentFault(what, where=str(path), cure=cure) from error
+
+
+def _is_made(db: sqlite3.Connection, path: Path) -> bool:
+    """Whether the ledger has its tables. Raises EnvironmentFault: no ledger, or a newer one."""
+    tables, application, version = mark(db)
+    if tables and application != APPLICATION_ID:
+        raise EnvironmentFault("is no ledger of spending", where=str(path), cure="move it away")
+    if version > VERSION:
+        what = f"the ledger of spending has version {version}, this headrace knows {VERSION}"
+        raise EnvironmentFault(what, where=str(path), cure="use the headrace that wrote it")
+    return tables
+
+
+def _sum(db: sqlite3.Connection, table: str, place: Place) -> Amount:
+    query = f"SELECT sum(nano), sum(tokens) FROM {table} WHERE scope = ? AND name = ?"
+    nano, tokens = db.execute(query, place).fetchone()
+    return Amount(nano or 0, tokens or 0)

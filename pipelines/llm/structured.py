@@ -1,6 +1,7 @@
 """JSON values out of model answers, by a ladder of four steps.
 
-1. The request carries the schema: a backend that can, decodes under it.
+1. The request carries the schema: a backend that can, decodes under it. For one that refuses schemas
+   (`constrained` false) it does not, and has another key; the steps below are the same.
 2. The text is read to the letter, then leniently, and respelt to the schema (`lenient`, `coercion`).
 3. A text that gives no value is asked to be put right, once.
 4. Else the row is unparsable, and both texts are kept.
@@ -89,17 +90,27 @@ class Repair(Request):
     first: Answer | None = field(default=None, compare=False)
 
 
+@dataclass(frozen=True)
+class Unconstrained(Request):
+    """`asked` without its schema, which stays here to read the answer by."""
+
+    asked: Request | None = field(default=None, compare=False)
+
+
 Ask = Callable[[Iterable[Request]], Iterator[Answer]]
 Reader = Callable[[str, Form], Reading]
 
 
-def structured(ask: Ask, requests: Iterable[Request], *, read: Reader | None = None) -> Iterator[Structured]:
+def structured(
+    ask: Ask, requests: Iterable[Request], *, read: Reader | None = None, constrained: bool = True
+) -> Iterator[Structured]:
     """Each request's end, lazily and in any order. `ask` is `Client.answers`, or a step's own.
 
-    Requests for repair ride in the same window. Raises ConfigError for a request without a schema,
-    and what `ask` raises.
+    Requests for repair ride in the same window. `constrained` False: none is asked with its schema.
+    Raises ConfigError for a request without a schema, and what `ask` raises.
     """
     reader = reading if read is None else read
+    ask = ask if constrained else _unconstrained(ask)
     repairs: deque[Repair] = deque()
 
     def source() -> Iterator[Request]:
@@ -149,14 +160,28 @@ def repair(request: Request, first: Answer) -> Repair:
         messages = (*messages, *more)
     else:
         prompt = f"{prompt}{first.text}\n\n{told}\n\n"
-    given = {f.name: getattr(request, f.name) for f in fields(Request)}
     own = {
         "seed": seed,
         "prompt": prompt,
         "messages": messages,
         "purpose": f"{request.purpose} {REPAIR}".strip(),
     }
-    return Repair(**(given | own), asked=request, first=first)
+    return Repair(**(_given(request) | own), asked=request, first=first)
+
+
+def _given(request: Request) -> dict[str, Any]:
+    return {f.name: getattr(request, f.name) for f in fields(Request)}
+
+
+def _unconstrained(ask: Ask) -> Ask:
+    """`ask` without the schemas; its answers are told as those of the requests that have them."""
+
+    def asks(requests: Iterable[Request]) -> Iterator[Answer]:
+        for answer in ask(Unconstrained(**(_given(r) | {"schema": None}), asked=r) for r in requests):
+            asked = answer.request.asked if isinstance(answer.request, Unconstrained) else None
+            yield answer if asked is None else replace(answer, request=asked)
+
+    return asks
 
 
 def _end(answer: Answer, read: Reader) -> Structured | Repair:

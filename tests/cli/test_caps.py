@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -61,7 +62,7 @@ def test_a_cap_ends_the_stage_with_typed_rows_and_raising_it_asks_just_those(
         said = capsys.readouterr().err
         counts = json.loads((outs / "outcomes.json").read_text())
         asked, over = len(server.requests()), counts["over_budget"]
-        assert f"{over} of 60 items are over budget: llm.caps.month.usd of 0.006 is reached" in said
+        assert f"{over} of 60 items are over budget: llm.caps.month.usd of 0.006 is reached: 0.00" in said
         assert 0 < over < 60 and asked + over == 60 == counts["items"]
         rejected = pl.read_parquet(outs / "rejected.parquet")
         assert (rejected["outcome"] == "over_budget").sum() == over
@@ -76,6 +77,34 @@ def test_a_cap_ends_the_stage_with_typed_rows_and_raising_it_asks_just_those(
         assert len(server.requests()) == 60 and max(server.asked().values()) == 1
         done = json.loads((outs / "outcomes.json").read_text())
         assert done["over_budget"] == 0 and done["cost_usd"] > 0 and (outs / "rows.parquet").exists()
+
+
+def test_stats_tell_what_the_ledger_counts_beyond_the_stored_answers(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with ScriptedServer({"faults": [{"garbage": True}] * 3}, answers=ANSWERS) as server:
+        monkeypatch.setenv("HEADRACE_LLM_BACKEND", "openai")
+        monkeypatch.setenv("HEADRACE_LLM_BASE_URL", server.url)
+        assert main(STAGE) == 0
+        assert stats(capsys)["ledger"] is None
+        llm(workspace, PRICED, "caps: {month: {usd: 1}}")
+        (workspace / ".headrace/responses.sqlite").unlink()
+    with ScriptedServer({"faults": [{"garbage": True}] * 3}, answers=ANSWERS) as server:
+        monkeypatch.setenv("HEADRACE_LLM_BASE_URL", server.url)
+        assert main(STAGE) == 0
+    told = stats(capsys)
+    ledger, answered = told["ledger"], told["prompt_tokens"] + told["completion_tokens"]
+    assert ledger["cost_usd"] > told["cost_usd"] > 0 and ledger["tokens"] > answered
+    assert (ledger["held_usd"], ledger["held_tokens"]) == (0, 0)
+    assert main(["store", "stats"]) == 0
+    sums = f"{ledger['month']}: {ledger['cost_usd']:.4f} USD and {ledger['tokens']:,} tokens"
+    assert f"{sums}, of lost answers too" in capsys.readouterr().out
+
+
+def stats(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    capsys.readouterr()
+    assert main(["store", "stats", "--json"]) == 0
+    return dict(json.loads(capsys.readouterr().out))
 
 
 @pytest.mark.parametrize(

@@ -104,6 +104,19 @@ def test_tools_and_parameters_of_the_server_ride_along(tmp_path: Path, server: S
     assert {line["answer"] for line in noted(tmp_path)} == {"Ann Lee", None, "ne "[:2]}
 
 
+def test_no_schema_is_sent_where_this_model_or_every_model_refuses_one_and_both_ask_the_same(
+    tmp_path: Path, server: ScriptedServer
+) -> None:
+    for name, every, this in (("this", True, False), ("every", False, True)):
+        section = {"base_url": server.url, **QUICK, "constrained": every}
+        told = {"model": "scripted", "constrained": this}
+        refresh(lay(tmp_path / name, [filtered("Who leads?")], section, source="model", model=told), DAY)
+        assert [line["answer"] for line in noted(tmp_path / name)] == ["Ann Lee"]
+    asked = server.requests()
+    assert len(asked) == 2 and len({r["key"] for r in asked}) == 1
+    assert not any("response_format" in r["body"] for r in asked)
+
+
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [

@@ -8,8 +8,8 @@ Script, JSON: {"faults": [...], "poison": {...}, "shares": {"429": 0.3, ...}, "s
 - "faults" are given to the first requests, one each, in order of arrival; null is a good answer;
 - "poison" is given to every request whose prompt has the text in it: {"text": fault};
 - "shares" make the same attempt at the same question meet the same fault, whatever the order.
-A fault is a dict: {"status": 429, "headers": {...}, "body": "..."}, {"hang": true}, {"drop": true},
-{"html": true}, {"garbage": true}, {"finish": "length"}, {"text": ""}, {"refusal": "no"},
+A fault is a dict: {"status": 429, "headers": {...}, "body": "...", "code": "..."}, {"hang": true},
+{"drop": true}, {"html": true}, {"garbage": true}, {"finish": "length"}, {"text": ""}, {"refusal": "no"},
 {"error": "told within a 200"}, {"calls": [...]} of tools, and of a stream {"cut": true} half-way and
 {"late_s": 1.5} until its first token; shares name "400", "429", "500", "503", "hang", "drop", "html",
 "garbage", "length", "filter", "empty", "refusal", "cut". It streams what is asked as a stream, a word
@@ -166,7 +166,8 @@ async def _respond(
     if fault.get("garbage"):
         return web.Response(text='{"choices": [{"text": "cut off in the mid', content_type="application/json")
     if "status" in fault:
-        error = {"error": {"message": fault.get("body", f"scripted {fault['status']}")}}
+        said = fault.get("body", f"scripted {fault['status']}")
+        error = {"error": {"message": said, "code": fault.get("code")}}
         return web.json_response(error, status=fault["status"], headers=fault.get("headers", {}))
     if "error" in fault:
         return web.json_response({"error": {"message": fault["error"]}})

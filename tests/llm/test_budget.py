@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -25,7 +26,7 @@ from pipelines.llm.caps import Cap, Caps
 from pipelines.llm.job import Job
 from pipelines.llm.prices import NANO, Amount, Price, charge, likely_prompt_tokens, most
 from pipelines.llm.request import Request, Sampling, named_request
-from pipelines.llm.spending import Spending, ledger_path
+from pipelines.llm.spending import Spending, ledger_path, month_of, read_sums
 from pipelines.llm.store import Kept
 from pipelines.llm.wishes import Holding, Limit, Word, decide, left_by
 
@@ -114,7 +115,8 @@ def test_without_prices_and_caps_there_is_no_ledger(tmp_path: Path) -> None:
 
 def test_a_question_that_cannot_fit_is_over_and_names_the_cap(tmp_path: Path) -> None:
     one, spender = job(1), budget(tmp_path / "l.sqlite", run=Cap(tokens=10))
-    assert spender.reserve([one]) == ([], [(one, "llm.caps.run.tokens of 10")])
+    reached = "llm.caps.run.tokens of 10 is reached: 0 are spent or held"
+    assert spender.reserve([one]) == ([], [(one, reached)])
     spender.close()
 
 
@@ -189,7 +191,8 @@ def test_a_lost_attempt_is_paid_for_before_the_next_leaves(tmp_path: Path) -> No
     told = [fails(spender, one, f) for f in (Failure.SERVER, Failure.TIMEOUT, Failure.OVERLOADED)]
     assert told == ["", "", ""]
     assert fails(spender, one, Failure.NETWORK, left=False) == ""
-    assert fails(spender, one, Failure.TIMEOUT) == f"llm.caps.run.usd of {cap:g}"
+    taken = f"{2 * bound(one).nano / NANO:,.4f} are spent or held"
+    assert fails(spender, one, Failure.TIMEOUT) == f"llm.caps.run.usd of {cap:g} is reached: {taken}"
     settle(spender, one, Kept("", failure=Failure.OVER_BUDGET))
     spender.close()
     assert Spending(tmp_path / "l.sqlite").sums(("run", "run1")) == (bound(one) + bound(one), Amount())
@@ -229,8 +232,6 @@ def test_each_cap_counts_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_ledger_of_a_newer_version_or_of_another_program_is_left_alone(tmp_path: Path) -> None:
-    import sqlite3
-
     path = tmp_path / "l.sqlite"
     Spending(path).close()
     with sqlite3.connect(path) as db:
@@ -244,6 +245,23 @@ def test_a_ledger_of_a_newer_version_or_of_another_program_is_left_alone(tmp_pat
     (tmp_path / "text").write_text("not a database at all, but long enough to look at " * 20)
     with pytest.raises(EnvironmentFault, match="cannot be used"):
         Spending(tmp_path / "text")
+
+
+def test_sums_are_read_without_a_write_and_there_are_none_without_a_ledger(tmp_path: Path) -> None:
+    path, one, two = tmp_path / "l.sqlite", job(1), job(2)
+    assert read_sums(path, month_of(MAY)) is None and list(tmp_path.iterdir()) == []
+    spender = budget(path, run=Cap(usd=1.0))
+    spender.reserve([one, two])
+    assert read_sums(path, month_of(MAY)) == (Amount(), bound(one) + bound(two))
+    spender.sent(one)
+    spender.close()
+    before = path.read_bytes()
+    assert read_sums(path, month_of(MAY)) == (bound(one), Amount())
+    assert path.read_bytes() == before
+    with sqlite3.connect(path) as db:
+        db.execute("PRAGMA user_version = 99")
+    with pytest.raises(EnvironmentFault, match="version 99"):
+        read_sums(path, month_of(MAY))
 
 
 def test_the_ledger_lies_beside_the_store() -> None:

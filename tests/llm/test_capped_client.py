@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import time
@@ -66,7 +67,9 @@ def test_a_cap_leaves_the_rest_over_budget_and_raising_it_asks_just_them(serve, 
     over = [a for a in first if a.failure is Failure.OVER_BUDGET]
     asked = len(server.requests())
     assert len(first) == 400 and asked + len(over) == 400
-    assert {a.detail for a in over} == {"llm.caps.run.usd of 0.06 is reached"}
+    told = re.compile(r"llm\.caps\.run\.usd of 0\.06 is reached: (0\.0\d{3}) are spent or held")
+    sums = [float(found[1]) for a in over if (found := told.fullmatch(a.detail))]
+    assert len(sums) == len(over) and all(0.06 - BOUND < s <= 0.06 for s in sums)
     assert spent(store) == (asked * ANSWER, 0)
     assert 0.06 * NANO - BOUND * NANO < asked * ANSWER <= 0.06 * NANO  # used up, and not exceeded
     again = ask(server, store, *requests, caps=Caps(run=Cap(usd=1.0)))

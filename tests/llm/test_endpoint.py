@@ -12,10 +12,12 @@ import orjson
 import pytest
 from questions import question, settings
 
+from pipelines.data.config import load
 from pipelines.errors import ConfigError, EnvironmentFault
 from pipelines.llm.answer import Failure
 from pipelines.llm.client import open_client
 from pipelines.llm.request import Request, Sampling
+from pipelines.llm.settings import Settings
 from pipelines.llm.stops import EndpointGone, KeyRefused, NoFunds, RefusesAll
 from pipelines.llm.store import Store
 
@@ -33,6 +35,7 @@ def free_port() -> int:
         ({"status": 403}, KeyRefused),
         ({"status": 402}, NoFunds),
         ({"status": 429, "body": "insufficient_quota"}, NoFunds),
+        ({"status": 400, "code": "billing_hard_limit_reached"}, NoFunds),
         ({"status": 404}, ConfigError),
         ({"status": 307, "headers": {"Location": "http://elsewhere.invalid/"}}, ConfigError),
     ],
@@ -50,6 +53,14 @@ def test_what_meets_every_row_stops_the_sending_and_keeps_what_is_in_flight(
     good = [r["key"] for r in server.requests() if r["fault"] is None]
     with Store(tmp_path / "s") as store:
         assert store.count() == len(good) >= 3, "an answer that was paid for is lost"
+
+
+def test_a_400_that_only_quotes_a_word_for_an_empty_account_fails_its_own_row(serve, tmp_path: Path) -> None:
+    quoting = {"status": 400, "body": "what does billing_hard_limit_reached mean?", "code": "too_long"}
+    server = serve({"faults": [quoting]})
+    with open_client(settings(server.url, concurrency=1), tmp_path / "s") as client:
+        answers = list(client.answers(map(question, range(3))))
+    assert Counter(a.failure for a in answers) == {Failure.BAD_REQUEST: 1, None: 2}
 
 
 def test_after_a_commit_that_failed_nothing_more_is_sent(
@@ -227,6 +238,26 @@ def test_logprobs_tools_penalties_and_further_parameters_are_sent_by_their_proto
     for body in (chat, completion):
         assert (body["presence_penalty"], body["repetition_penalty"]) == (0.5, 1.1)
         assert (body["stop"], body["seed"]) == (["\n"], 3)
+
+
+def test_a_chat_says_its_limit_under_the_name_that_settings_tell_and_keeps_its_key(
+    serve, tmp_path: Path
+) -> None:
+    server = serve()
+    requests = [question(n, kind=kind) for n, kind in enumerate(("chat", "completion"))]
+    told = settings(server.url, concurrency=1, max_tokens_as="max_completion_tokens")
+    with open_client(told, tmp_path / "s") as client:
+        assert [a.ok for a in client.answers(requests)] == [True, True]
+    chat, completion = (r["body"] for r in server.requests())
+    assert chat["max_completion_tokens"] == 16 and "max_tokens" not in chat
+    assert completion["max_tokens"] == 16 and "max_completion_tokens" not in completion
+    with open_client(settings(server.url), tmp_path / "s") as client:
+        assert all(a.stored for a in client.answers(requests))
+
+
+def test_a_name_of_the_limit_that_no_server_has_is_refused() -> None:
+    with pytest.raises(ConfigError, match="must be one of max_tokens, max_completion_tokens"):
+        load(Settings, {"max_tokens_as": "max_completion_token"}, "llm")
 
 
 def test_calls_of_tools_are_an_answer(serve, tmp_path: Path) -> None:

@@ -11,11 +11,12 @@ import pytest
 from questions import question, settings
 from scripted_server import ScriptedServer
 
+from pipelines.asking import AskingStep
 from pipelines.errors import ConfigError
 from pipelines.llm.answer import Answer, Failure
 from pipelines.llm.client import open_client
 from pipelines.llm.coercion import Form
-from pipelines.llm.request import Request
+from pipelines.llm.request import Request, request_key
 from pipelines.llm.structured import Ending, Reader, Reading, Structured, reading, structured
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
@@ -41,10 +42,10 @@ def asked(*numbers: int, kind: str = "completion", **changes: Any) -> list[Reque
 
 
 def run(
-    server: ScriptedServer, store: Path, requests: Iterable[Request], read: Reader | None = None
+    server: ScriptedServer, store: Path, requests: Iterable[Request], read: Reader | None = None, **how: bool
 ) -> dict[str, Structured]:
     with open_client(settings(server.url), store) as client:
-        ends = list(structured(client.answers, requests, read=read))
+        ends = list(structured(client.answers, requests, read=read, **how))
     assert len({e.request.row for e in ends}) == len(ends)
     return {e.request.row: e for e in ends}
 
@@ -66,6 +67,45 @@ def test_each_row_takes_the_first_step_of_the_ladder_that_gives_a_value(
     assert ends["row2"].answers[0].text == "n is 2"
     bodies = [r["body"] for r in server.requests()]
     assert len(bodies) == 6 and all(b["response_format"]["json_schema"]["schema"] == SCHEMA for b in bodies)
+
+
+@pytest.mark.parametrize("kind", ["completion", "chat"])
+def test_unconstrained_the_same_ladder_asks_without_the_schema_and_under_another_key(
+    server: ScriptedServer, tmp_path: Path, kind: str
+) -> None:
+    requests = asked(0, 1, 2, 3, kind=kind)
+    with_schema = run(server, tmp_path / "s", requests)
+    sent = len(server.requests())
+    ends = run(server, tmp_path / "s", requests, constrained=False)
+    assert {k: (e.ending, e.value, e.request) for k, e in ends.items()} == {
+        k: (e.ending, e.value, e.request) for k, e in with_schema.items()
+    }
+    bodies = [r["body"] for r in server.requests()[sent:]]
+    assert len(bodies) == 6 and not any(b.keys() & {"response_format", "json_schema"} for b in bodies)
+    assert not {i for e in ends.values() for i in e.ids} & {i for e in with_schema.values() for i in e.ids}
+    bare = next(replace(r, schema=None) for r in requests if r.row == "row0")
+    assert ends["row0"].ids == (request_key(bare, "name:scripted"),)
+    assert any("not the JSON" in str(b) and '"integer"' in str(b) for b in bodies), (
+        "a repair tells the schema"
+    )
+    run(server, tmp_path / "s", requests, constrained=False)
+    assert len(server.requests()) == sent + 6
+
+
+@pytest.mark.parametrize("constrained", [True, False])
+@pytest.mark.parametrize("chosen", ["", "scripted"])
+def test_a_stage_asks_with_its_schema_or_without_as_llm_constrained_says(
+    server: ScriptedServer, tmp_path: Path, constrained: bool, chosen: str
+) -> None:
+    llm = {"base_url": server.url, "constrained": constrained, "model": chosen}
+    step = AskingStep("a.b", None, tmp_path, 7, llm)
+    with step.client("openai", "own") as client:
+        own = [replace(r, model="own") for r in asked(0, 1, 2, 3)]
+        ends = {e.request.row: (e.ending, e.value) for e in step.values(client, own)}
+    assert ends["row1"] == (Ending.READ, {"n": 1}) and ends["row2"] == (Ending.REPAIRED, {"n": 2})
+    bodies = [r["body"] for r in server.requests()]
+    assert len(bodies) == 6 and {b["model"] for b in bodies} == {chosen or "own"}
+    assert {"response_format" in b for b in bodies} == {constrained}
 
 
 def test_every_answer_and_repair_is_stored_and_replays(server: ScriptedServer, tmp_path: Path) -> None:

@@ -33,6 +33,13 @@ def test_params_yaml_holds_every_knob_and_no_other() -> None:
         assert not missing, f"{name}: {sorted(missing)} stand in no line of params.yaml"
 
 
+def test_a_stage_that_asks_under_a_schema_depends_on_whether_it_is_sent() -> None:
+    for name, stage in STAGES.items():
+        own = [ROOT / d for d in stage["deps"] if str(d).endswith(".py") and "/asking.py" not in str(d)]
+        asks = any("step.values(" in path.read_text(encoding="utf-8") for path in own)
+        assert asks == ("llm.constrained" in stage.get("params", [])), name
+
+
 @pytest.mark.parametrize("name", sorted(STAGES))
 def test_a_stage_says_what_it_is_and_runs_as_a_module(name: str) -> None:
     stage = STAGES[name]

@@ -143,17 +143,12 @@ class ModelSource:
         """The end of each request: a value of the form, the calls of tools, or a failure."""
 
         def ask(requests: Iterable[Request]) -> Iterator[Answer]:
-            if not self._params.constrained:
-                requests = (replace(r, schema=None) for r in requests)
             for answer in self._step.ask(client, requests, len(pending)):
                 self._count(answer)
-                yield (
-                    answer
-                    if answer.request.schema
-                    else replace(answer, request=replace(answer.request, schema=FORM))
-                )
+                yield answer
 
-        return structured(ask, pending, read=_read)
+        constrained = self._params.constrained and self._step.constrained
+        return structured(ask, pending, read=_read, constrained=constrained)
 
     def _next(self, talk: _Talk, end: Structured, left: int) -> Told | None:
         """The end of a question, or None when it was asked once more. `left`: turns that may follow."""
