@@ -12,7 +12,8 @@ Script, JSON, all optional:
   an expired, cancelled or failed batch ran only the first "share" of its lines;
 - "share": 0.5;
 - "lines": {custom_id's first hex digit: fault}, a fault being a status code (400, 429, 500), "drop" (no
-  line at all), "null" (no response, an error), "garbage" (a torn line), "twice", "length";
+  line at all), "null" (no response, an error), "garbage" (a torn line), "hollow" (a body that says
+  nothing), "twice", "length";
 - "strangers": lines for custom_ids that no batch asked, in each output file;
 - "faults": {op: [...]}: statuses given to the first requests of that op, null being none; "lost" does
   the work and then drops the connection, "drop" drops it at once, "html" answers with a page,
@@ -171,6 +172,8 @@ def _written(line: dict[str, Any], fault: Any) -> list[bytes]:
         return [_dump(said | {"response": {"status_code": fault, "request_id": "q", "body": body}})]
     body = good(line["url"], line["body"], {"finish": "length"} if fault == "length" else {})
     whole = _dump(said | {"response": {"status_code": 200, "request_id": "q", "body": body}})
+    if fault == "hollow":
+        return [_dump(said | {"response": {"status_code": 200, "request_id": "q", "body": {}}})]
     if fault == "garbage":
         return [whole[: len(whole) // 2] + b"\n"]
     return [whole] * (2 if fault == "twice" else 1)

@@ -107,6 +107,20 @@ def test_without_a_rest_the_lost_rows_fail_and_their_bill_is_kept(tmp_path: Path
     assert spent(store) > 2 * COUNT * SINGLE
 
 
+@pytest.mark.parametrize("fault", ["garbage", "hollow"])
+def test_of_a_file_with_bad_lines_only_those_are_asked_again_and_paid_in_full(
+    tmp_path: Path, fault: str
+) -> None:
+    store = tmp_path / "s.sqlite"
+    with BatchServer({"lines": dict.fromkeys("01234567", fault)}) as server:
+        answers = ask(told(server.url), store)
+        bad = {a.id for a in answers if a.id[0] in "01234567"}
+        assert set(server.single()) == bad and 0 < len(bad) < COUNT
+    assert all(a.ok for a in answers)
+    paid = (COUNT - len(bad)) * SINGLE / 2 + len(bad) * SINGLE
+    assert spent(store) > paid + 2 * len(bad) * SINGLE  # the bounds of what came to nothing
+
+
 def test_what_a_batch_never_answered_is_not_paid_for(tmp_path: Path) -> None:
     store = tmp_path / "s.sqlite"
     with BatchServer({"ends": ["expired"]}) as server:

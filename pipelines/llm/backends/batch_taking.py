@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from pipelines.llm.answer import TRANSIENT
+from pipelines.llm.answer import TRANSIENT, Failure
 from pipelines.llm.backends.batch_desk import Passing
 from pipelines.llm.backends.batch_file import read_line
 from pipelines.llm.backends.batch_ledger import Batch, Ledger, Line, ledger_path
@@ -77,7 +77,8 @@ def take(office: Office, batch: Batch, seen: Seen, hand: Hand, *, last: bool) ->
         records = []
         for key, line in known.items():
             failure = replies[key].kept.failure
-            read.add(key)
+            if failure is not Failure.BROKEN_BODY:  # a line around nothing says no more than none
+                read.add(key)
             if failure is None or failure in KEPT_FAILURES:
                 whole.add(key)
                 records.append(_record(batch, line, replies[key], office.priced(batch, replies[key].kept)))
