@@ -3,7 +3,7 @@
 Law: no model is asked, and nothing is written in the workspace but what DVC notes for itself. The
 stages' own code runs in a folder aside over a client that only looks into the response store, so
 what is counted is what a run would ask. A stage whose input hangs on answers that are not there yet
-is unknown until those are.
+is unknown until those are. A replay asks nobody: where it lacks answers, a run would stop, and that is said.
 
 Of a fresh stage, which a run would pass by, the requests are counted and the code goes no further.
 """
@@ -170,6 +170,8 @@ class Preview:
             ended = False
         except HeadraceError as error:
             ended, line.fault = False, str(error).replace(f"{self.aside}/", "")
+        if forecast.missed and not line.fresh:
+            line.fault = line.fault or _missed(forecast.missed, store_path(self.root))
         line.rows = step.rows_in
         line.texts_new, line.texts_stored = forecast.texts_new, forecast.texts_stored
         line.models = [asdict(c) for _, c in sorted(forecast.counts.items())]
@@ -189,6 +191,14 @@ class Preview:
         if there.exists() and not here.exists():
             here.parent.mkdir(parents=True, exist_ok=True)
             here.symlink_to(there.absolute())
+
+
+def _missed(count: int, store: Path) -> str:
+    """What a run by replay would stop at."""
+    from pipelines.llm.backends.replay import CURE, ReplayMiss
+
+    what = f"replay: {count:,} answers are missing from the store, and a run would stop"
+    return str(ReplayMiss(what, where=str(store), cure=CURE))
 
 
 def _source(name: str) -> Path:

@@ -155,3 +155,16 @@ def test_the_table_says_the_same_in_words(
     assert main(["preview", "trit.translat"]) == 1
     assert "unknown stage 'trit.translat'" in capsys.readouterr().err
     assert server.requests() == []
+
+
+@pytest.mark.slow
+def test_a_replay_that_lacks_answers_is_told_to_stop_and_not_to_cost(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HEADRACE_LLM_BACKEND", "replay")
+    assert main(["preview", "trit.translate@fr"]) == 1
+    head, note = capsys.readouterr().out.strip().split("\n")
+    assert head.split()[0] == "stage"
+    lacks = f"replay: {2 * PROBLEMS} answers are missing from the store, and a run would stop"
+    assert note.startswith("trit.translate@fr: ") and lacks in note
+    assert "run once with the backend that has the model" in note

@@ -12,11 +12,14 @@ Script, JSON, all optional:
   an expired, cancelled or failed batch ran only the first "share" of its lines;
 - "share": 0.5;
 - "lines": {custom_id's first hex digit: fault}, a fault being a status code (400, 429, 500), "drop" (no
-  line at all), "null" (no response, an error), "garbage" (a torn line), "twice", "length";
+  line at all), "null" (no response, an error), "garbage" (a torn line), "hollow" (a body that says
+  nothing), "twice", "length";
 - "strangers": lines for custom_ids that no batch asked, in each output file;
 - "faults": {op: [...]}: statuses given to the first requests of that op, null being none; "lost" does
   the work and then drops the connection, "drop" drops it at once, "html" answers with a page,
-  "echo" refuses and says the key that it was shown;
+  "echo" refuses and says the key that it was shown; of a file, "torn" gives half of it, and "cut" half of
+  what its head announces;
+- "uncounted": true, and no batch says how many of its lines are done;
 - "list_late": batches do not appear in a list for the first N lists (0);
 - "limits": {"requests": n, "bytes": n}: larger files are refused.
 
@@ -151,7 +154,7 @@ class Seller:
         batch["error_file_id"] = self.keep("errors", b"".join(bad)) if bad else None
         batch["status"] = status
         counts = {"total": len(lines), "completed": len(good), "failed": len(bad)}
-        batch["request_counts"] = counts
+        batch["request_counts"] = None if self.script.get("uncounted") else counts
 
     def _lines(self, file: str) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.files[file][1].decode().splitlines()]
@@ -169,6 +172,8 @@ def _written(line: dict[str, Any], fault: Any) -> list[bytes]:
         return [_dump(said | {"response": {"status_code": fault, "request_id": "q", "body": body}})]
     body = good(line["url"], line["body"], {"finish": "length"} if fault == "length" else {})
     whole = _dump(said | {"response": {"status_code": 200, "request_id": "q", "body": body}})
+    if fault == "hollow":
+        return [_dump(said | {"response": {"status_code": 200, "request_id": "q", "body": {}}})]
     if fault == "garbage":
         return [whole[: len(whole) // 2] + b"\n"]
     return [whole] * (2 if fault == "twice" else 1)
@@ -278,6 +283,8 @@ def _faulty(seller: Seller, op: str, handle: Any) -> Any:
                 request.transport.close()
             return done
         seller.note(f"refused {op}", fault=fault)
+        if fault in ("torn", "cut"):
+            return await _half(request, seller.files[request.match_info["name"]][1], whole=fault == "torn")
         if fault == "drop" and request.transport is not None:
             request.transport.close()
         if fault == "html":
@@ -287,6 +294,21 @@ def _faulty(seller: Seller, op: str, handle: Any) -> Any:
         return web.json_response({"error": {"message": said}}, status=status)
 
     return handled
+
+
+async def _half(request: Any, raw: bytes, *, whole: bool) -> Any:
+    """Half of a file, as if it were all of it, or with its true length in the head."""
+    from aiohttp import web
+
+    half = raw[: len(raw) // 2]
+    if whole:
+        return web.Response(body=half)
+    response = web.StreamResponse(headers={"Content-Length": str(len(raw))})
+    await response.prepare(request)
+    await response.write(half)
+    if request.transport is not None:
+        request.transport.close()
+    return response
 
 
 def _file(name: str, filename: str) -> dict[str, Any]:

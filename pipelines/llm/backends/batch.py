@@ -22,6 +22,7 @@ from pipelines.llm.backends.batch_ledger import Batch, Ledger, ledger_path
 from pipelines.llm.backends.batch_office import Office
 from pipelines.llm.backends.batch_taking import attend
 from pipelines.llm.backends.batch_watch import Seen, Watch
+from pipelines.llm.budget import over_budget
 from pipelines.llm.store import Kept
 
 if TYPE_CHECKING:
@@ -53,8 +54,10 @@ class BatchCarrier:
         desk: Callable[[], Desk],
         rest: Courier | None,
         beat: Callable[[], None],
+        budget: Budget | None = None,
     ) -> None:
         self._settings, self._store, self._spent, self._beat = settings, store, spent, beat
+        self._budget = budget
         self._desk, self._rest = desk, rest
         self.window = self.limit = settings.batch.window
         self._changed = threading.Condition()
@@ -211,7 +214,8 @@ class BatchCarrier:
         if taken.seen.status == "interrupted":
             self._hold_again(left)
         else:
-            self._settle(office, left, _left(batch, taken.seen))
+            self._settle(office, left & taken.lost, _unread(batch, taken.seen))
+            self._settle(office, left - taken.lost, _left(batch, taken.seen))
 
     def _settle(self, office: Office, keys: set[str], left: Kept) -> None:
         """A batch is over: another process may have its answers, or have what it left out again."""
@@ -242,8 +246,18 @@ class BatchCarrier:
         if self._rest is None:
             self._deliver(left)
             return
+        unpaid = {key: over_budget(cap) for key, kept in left.items() if (cap := self._pay(key, kept))}
+        self._deliver(unpaid)
         with self._changed:
             self._later += [job for key in left for job in self._waiting.pop(key, [])]
+
+    def _pay(self, key: str, kept: Kept) -> str:
+        """Pay in full for an answer that was lost, before it is asked again; the cap in the way, or ""."""
+        if self._budget is None or kept.failure is not Failure.BROKEN_BODY:
+            return ""
+        with self._changed:
+            jobs = [job for job in self._waiting.get(key, []) if self._budget.lost(job)]
+        return self._budget.retry(jobs[0]) if jobs else ""
 
     def _go_on(self) -> None:
         """Send to `rest` what it shall ask."""
@@ -276,6 +290,11 @@ def _left(batch: Batch, seen: Seen) -> Kept:
     return Kept("", failure=failure, detail=f"batch {batch.id} ended as {seen.status} without this{said}")
 
 
+def _unread(batch: Batch, seen: Seen) -> Kept:
+    """The end of a question whose answer is billed and was lost."""
+    return Kept("", failure=Failure.BROKEN_BODY, detail=f"batch {batch.id} is {seen.status}: {seen.said}")
+
+
 def open_carrier(
     settings: Settings,
     backend: Backend,
@@ -291,8 +310,10 @@ def open_carrier(
     rest = Courier(backend, settings, store, spent, budget, claims) if single else None
     beat = claims.beat
     if settings.backend == "vllm-batch":
-        return BatchCarrier(settings, store, spent, lambda: local_desk(settings, store.path), rest, beat)
-    return BatchCarrier(settings, store, spent, lambda: openai_desk(settings), rest, beat)
+        return BatchCarrier(
+            settings, store, spent, lambda: local_desk(settings, store.path), rest, beat, budget
+        )
+    return BatchCarrier(settings, store, spent, lambda: openai_desk(settings), rest, beat, budget)
 
 
 def openai_desk(settings: Settings) -> Desk:

@@ -131,13 +131,18 @@ class OpenAIDesk:
             yield each
 
     def _content(self, file: str) -> Iterator[bytes]:
-        """A file in pieces; an expired or deleted one has none."""
+        """A file in pieces; one that is not there, or not yet, or no more, has none."""
         with self._errors(f"gives no file {file}"):
             try:
                 with self._client.files.with_streaming_response.content(file) as response:
                     yield from response.iter_bytes()
             except openai.NotFoundError:
                 return
+            except openai.OpenAIError:
+                raise
+            except Exception as error:  # it breaks off, by a name of whatever transport the SDK has
+                what = f"the endpoint gives file {file} in part: {type(error).__name__}"
+                raise Passing(what, where=self.address) from None
 
     def _seen(self, shown: Any) -> Seen:
         counts = getattr(shown, "request_counts", None)
@@ -178,6 +183,9 @@ class OpenAIDesk:
             return EnvironmentFault("the endpoint's account has no funds", where=self.address, cure=cure)
         if status in (408, 409, 429) or status >= 500:
             return Passing(what, where=self.address, wait_s=retry_after(error.response.headers, time.time()))
+        if status == 413:
+            cure = "lower llm.batch.max_requests or llm.batch.max_mb to what the endpoint takes"
+            return ConfigError(what, where=self.address, cure=cure)
         cure = "check llm.base_url, llm.model and the key's account; `headrace batches --forget ID` drops one"
         return ConfigError(what, where=self.address, cure=cure)
 

@@ -2,7 +2,8 @@
 
 Law: what a batch answered is taken once it has ended, however it ended, and never before; it is
 cancelled at most once, at its deadline. Looks at it grow rarer up to a bound. An endpoint that
-cannot be reached is looked at again until `patience_s` are over; the batch stays recorded.
+cannot be reached, or that does not give the files, is looked at again until `patience_s` are over; the
+batch stays recorded. Files that say less than was counted are read again LOOKS_AGAIN times.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 GROWTH = 1.5
+LOOKS_AGAIN = 5  # at files that say less than their batch counts; by default they take a minute or more
 
 # All other states are those of a batch at work, those unknown to us too.
 ENDED = frozenset({"completed", "failed", "expired", "cancelled", "interrupted"})
@@ -53,12 +55,13 @@ class Watch:
     due: float
     cancelled: bool = False
     failing_since: float | None = None
+    short: int = 0  # how often its files said too little
 
     def seen(self, status: str, now: float) -> Act:
         """What to do, having seen the batch in `status`."""
-        self.failing_since = None
         if status in ENDED:
-            return Act.MERGE
+            return Act.MERGE  # its files may fail yet
+        self.failing_since = None
         self._later(now)
         if self.deadline is not None and now >= self.deadline and not self.cancelled:
             self.cancelled = True
@@ -71,6 +74,17 @@ class Watch:
             self.failing_since = now
         self._later(now)
         return Act.GIVE_UP if now - self.failing_since >= self.patience_s else Act.WAIT
+
+    @property
+    def last(self) -> bool:
+        """Whether files that say too little have been read again often enough."""
+        return self.short >= LOOKS_AGAIN
+
+    def unread(self, now: float) -> None:
+        """The files of the ended batch said less than it counts."""
+        self.failing_since = None
+        self.short += 1
+        self._later(now)
 
     def _later(self, now: float) -> None:
         wait = self.interval_s
