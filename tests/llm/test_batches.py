@@ -12,13 +12,14 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
+import orjson
 import pytest
 from batch_server import BatchServer
 from questions import question, settings
 
 from pipelines.errors import ConfigError, EnvironmentFault
 from pipelines.llm.answer import Answer, Failure
-from pipelines.llm.backends import batch_ledger
+from pipelines.llm.backends import batch_ledger, batch_office
 from pipelines.llm.backends.batch_ledger import Ledger, ledger_path
 from pipelines.llm.backends.batch_settings import BatchSettings
 from pipelines.llm.caps import Cap, Caps
@@ -107,6 +108,22 @@ def test_files_keep_the_limit_of_bytes_and_what_fits_none_is_asked_singly(sell, 
     assert max(e["bytes"] for e in server.events("create")) <= 2000 and len(server.events("create")) > 2
     (singly,) = server.single()
     assert singly not in server.batched() and len(server.batched()) == 19
+
+
+def test_lines_of_a_batch_tell_the_limit_under_the_name_that_settings_give_it(
+    sell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bodies, line_of = [], batch_office.line_of
+
+    def seen(key: str, kind: str, body: bytes) -> bytes:
+        bodies.append(orjson.loads(body))
+        return line_of(key, kind, body)
+
+    monkeypatch.setattr(batch_office, "line_of", seen)
+    told = replace(batched(sell().url), max_tokens_as="max_completion_tokens")
+    with open_client(told, tmp_path / "s.sqlite") as client:
+        assert all(a.ok for a in client.answers([question(1, kind="chat"), question(2, kind="chat")]))
+    assert [(b["max_completion_tokens"], "max_tokens" in b) for b in bodies] == [(16, False)] * 2
 
 
 FAULTS = {"0": 400, "1": 429, "2": 500, "3": "drop", "4": "null", "5": "garbage", "6": "twice", "7": "length"}

@@ -25,7 +25,7 @@ from pipelines.llm.backends.batch_watch import Seen, Watch
 from pipelines.llm.courier import media_refs
 from pipelines.llm.media import MediaFault, has_media, read_media
 from pipelines.llm.prices import NANO, charge, price_of
-from pipelines.llm.protocol import request_body
+from pipelines.llm.protocol import LIMIT, request_body
 from pipelines.llm.store import Kept, Store
 
 if TYPE_CHECKING:
@@ -140,7 +140,8 @@ class Office:
             except MediaFault as fault:
                 unfit[job.key] = str(fault)
                 continue
-            body = request_body(job.canonical, job.model, self.desk.unsaid, media)
+            limit_as = LIMIT if self.desk.alone else self.settings.max_tokens_as
+            body = request_body(job.canonical, job.model, self.desk.unsaid, media, max_tokens_as=limit_as)
             line = line_of(job.key, kind, body)
             if len(line) > limit:
                 unfit[job.key] = f"its line has {len(line)} bytes, a file may have {limit:.0f}"
