@@ -81,7 +81,6 @@ class Forecast:
     counts: dict[str, Count] = field(default_factory=dict)
     texts_new: int = 0
     texts_stored: int = 0
-
     replayed: bool = False
 
     @property

@@ -20,7 +20,7 @@ BACKENDS = ("batch", "embedded", "openai", "replay", "vllm", "vllm-batch")
 
 @dataclass(frozen=True)
 class Settings:
-    """Where the answers come from. The first block changes answers, the rest does not.
+    """Where the answers come from. `backend`, `model` and `constrained` change answers, the rest does not.
 
     backend: embedded | openai | vllm | batch | vllm-batch | replay. The environment wins over params:
     HEADRACE_LLM_BACKEND, HEADRACE_LLM_BASE_URL, HEADRACE_LLM_MODEL; the key of an
@@ -29,7 +29,6 @@ class Settings:
 
     backend: str = "embedded"
     model: str = "smollm2-135m"
-    constrained: bool = True  # decode under a JSON schema; false where the server refuses one
     base_url: str = ""
     concurrency: int = 8  # requests in flight; an embedded server takes as many as it has slots
     connect_timeout_s: float = 10.0
@@ -41,9 +40,8 @@ class Settings:
     stalled_s: float = 1800.0  # another run that holds a question and gets nowhere is waited for so long
     stream: bool = False  # the first-byte time-out is then of the first token
     samples_per_call: int = 1  # more where the seller charges the prompt each time and honours no seed
-    max_tokens_as: Literal["max_tokens", "max_completion_tokens"] = (
-        "max_tokens"  # in a chat, where it is sold
-    )
+    max_tokens_as: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"  # its name in a sold chat
+    constrained: bool = True  # decode under a JSON schema; false where the server refuses one
     batch: BatchSettings = field(default_factory=BatchSettings)
     vllm: VLLM = field(default_factory=VLLM)  # for backend vllm
     prices: dict[str, Price] = field(default_factory=dict)  # of each model, USD per million tokens

@@ -188,7 +188,7 @@ def test_mlflow_shows_the_run_of_the_evaluation(ui: Ui) -> None:
 
 def test_the_page_that_is_printed_for_mlflow_is_the_table_of_the_runs(ui: Ui) -> None:
     ui.page.goto(ui.mlflow + servers(ui.root, 1, 2)[1].start)
-    ui.page.get_by_text("evaluation.evergreen").first.wait_for()
+    ui.page.get_by_text("matching runs").first.wait_for()
     assert "/runs?workflowType=machine_learning" in ui.page.url
     ui.shot("7-mlflow-runs")
 

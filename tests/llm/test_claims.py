@@ -20,7 +20,7 @@ from pipelines.llm import waiting
 from pipelines.llm.answer import Answer, Failure
 from pipelines.llm.claimants import Seen
 from pipelines.llm.claims import Claims
-from pipelines.llm.client import open_client
+from pipelines.llm.client import Client, open_client
 from pipelines.llm.embeddings import keys_of
 from pipelines.llm.request import Request, Sampling
 from pipelines.llm.settings import Settings
@@ -221,15 +221,19 @@ def test_what_stopped_one_client_stops_nobody_who_waits_for_it(tmp_path: Path) -
                 list(suspended)
 
 
+def drop_a_call(client: Client) -> None:
+    """Leave one that has answers under way to the collector."""
+    held: dict[str, object] = {}
+    held["itself"], held["rows"] = held, client.answers(questions(300))
+    next(held["rows"])  # type: ignore[call-overload]
+
+
 def test_a_call_that_the_collector_ends_in_the_couriers_own_thread_stops_nothing(tmp_path: Path) -> None:
     with (
         ScriptedServer(latency_ms=20) as server,
         open_client(Settings("openai", "m", server.url), tmp_path / "s.sqlite") as client,
     ):
-        held: dict[str, object] = {}
-        held["itself"], held["rows"] = held, client.answers(questions(300))
-        next(held["rows"])  # type: ignore[call-overload]
-        del held
+        drop_a_call(client)
         client.courier()._loop.call_soon_threadsafe(gc.collect)  # type: ignore[union-attr]
         others = [Request("completion", "m", Sampling(8), prompt=f"other {n}") for n in range(5)]
         assert all(a.ok for a in client.answers(others))
@@ -243,10 +247,7 @@ def test_a_call_that_the_collector_ends_while_questions_are_claimed_stops_nothin
         ScriptedServer(latency_ms=100) as server,
         open_client(Settings("openai", "m", server.url), tmp_path / "s.sqlite") as client,
     ):
-        held: dict[str, object] = {}
-        held["itself"], held["rows"] = held, client.answers(questions(300))
-        next(held["rows"])  # type: ignore[call-overload]
-        del held
+        drop_a_call(client)
         others = client.claims.claimants.others
 
         def slowly(stalled: Mapping[str, int] | None = None) -> list[Seen]:
