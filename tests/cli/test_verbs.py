@@ -170,7 +170,7 @@ def test_a_run_of_some_stages_status_and_trace_agree(
     assert f"evergreen/ingest  {row['parents'][0]}" in tree
     origin = pl.read_parquet("data/evergreen/ingest/origin.parquet")
     place = origin.filter(pl.col("row_id") == row["parents"][0]).row(0, named=True)
-    assert f"raw: {place['file']}:{place['line']}" in tree
+    assert f"raw: data/raw/evergreen/{place['file']}:{place['line']}" in tree
 
 
 def test_a_changed_parameter_reruns_only_what_depends_on_it(
