@@ -102,7 +102,7 @@ def test_translations_are_accepted_and_rejected_and_come_from_the_model(demo: De
         node = tracer.trace(row["row_id"])
         (response,) = node.responses
         assert response.text.strip() == row["translation"]
-        assert node.parents[0].origin.startswith("problems.jsonl:")
+        assert node.parents[0].origin.startswith("data/raw/trit/problems.jsonl:")
         assert numbers(row["english"]) <= numbers(row["translation"])
         assert row["translation"].casefold() != row["english"].casefold()
 
