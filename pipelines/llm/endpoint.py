@@ -29,7 +29,7 @@ from pipelines.llm.job import Asked, Attempt
 from pipelines.llm.media import MediaFault, has_media, read_media
 from pipelines.llm.outage import Outage
 from pipelines.llm.patience import Patience
-from pipelines.llm.protocol import Reply, checked, prompt_of, read_vectors, request_body
+from pipelines.llm.protocol import LIMIT, Reply, checked, prompt_of, read_vectors, request_body
 from pipelines.llm.server import SERVERS, SLOTS
 from pipelines.llm.siblings import Siblings
 from pipelines.llm.store import Kept
@@ -301,8 +301,10 @@ class Endpoint:
     def _body(self, jobs: Sequence[Job], media: dict[str, str] | None) -> bytes:
         job, unsaid = jobs[0], self._backend.unsaid
         stream = self._settings.stream and job.request.kind != "embedding"
-        told = {} if self._backend.ours else {"max_tokens_as": self._settings.max_tokens_as}
-        return request_body(job.canonical, job.model, unsaid, media, stream=stream, n=len(jobs), **told)
+        limit_as = LIMIT if self._backend.ours else self._settings.max_tokens_as
+        return request_body(
+            job.canonical, job.model, unsaid, media, stream=stream, n=len(jobs), max_tokens_as=limit_as
+        )
 
 
 def _end(reply: Reply) -> End:
