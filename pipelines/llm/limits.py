@@ -1,7 +1,7 @@
 """What a reply's headers say of waiting: Retry-After, and what a rate limit leaves until its reset.
 
 Law: what cannot be read is unsaid, never an error and never a guess; times come out as seconds from
-now, at least 0.
+now, at least 0. A date is counted from the reply's own `Date`, for a server's clock need not be ours.
 
 | header                                          | read as                                              |
 |-------------------------------------------------|------------------------------------------------------|
@@ -49,7 +49,7 @@ def read_limits(headers: Mapping[str, str], now: float) -> Limits:
     resets = [
         reset
         for left, name in ((requests, "requests"), (tokens, "tokens"))
-        if left is not None and (reset := _reset(headers.get(f"{PREFIX}reset-{name}"), now)) is not None
+        if left is not None and (reset := _reset(headers, f"{PREFIX}reset-{name}", now)) is not None
     ]
     return Limits(wait_s, requests, tokens, max(resets, default=None))
 
@@ -66,24 +66,34 @@ def retry_after(headers: Mapping[str, str], now: float) -> float | None:
     if seconds is not None:
         return max(0.0, seconds)
     try:
-        return max(0.0, parsedate_to_datetime(said).timestamp() - now)
+        return _until(parsedate_to_datetime(said).timestamp(), headers, now)
     except (ValueError, OverflowError):
         return None
 
 
-def _reset(said: str | None, now: float) -> float | None:
+def _reset(headers: Mapping[str, str], name: str, now: float) -> float | None:
+    said = headers.get(name)
     if said is None:
         return None
     said = said.strip()
     number = _number(said)
     if number is not None:
-        return max(0.0, number - now if number > UNIX_TIME else number)
+        return _until(number, headers, now) if number > UNIX_TIME else max(0.0, number)
     if _DURATION.fullmatch(said):
         return sum(float(value) * UNITS_S[unit] for value, unit in _PART.findall(said))
     try:
-        return max(0.0, datetime.fromisoformat(said).timestamp() - now)
+        return _until(datetime.fromisoformat(said).timestamp(), headers, now)
     except (ValueError, OverflowError):
         return None
+
+
+def _until(instant: float, headers: Mapping[str, str], now: float) -> float:
+    """Seconds from the reply's `Date` to a Unix time, at least 0; from `now` where it has none."""
+    try:
+        began = parsedate_to_datetime(headers.get("Date", "")).timestamp()
+    except (ValueError, OverflowError):
+        began = now
+    return max(0.0, instant - began)
 
 
 def _number(said: str | None) -> float | None:

@@ -2,7 +2,8 @@
 
 Law: a failure that may pass (5xx, time-out, broken connection or body) spends one of `retries`;
 being told to wait (429) spends none, only the total patience; everything else ends at once. To be told to
-wait for no time at all is to be told nothing.
+wait for no time at all, or until what is past, is to be told nothing. Only such refusals in a row make the
+next wait longer: who was told how long waited as told, and is owed no longer wait for that.
 While the endpoint answers others well (`steady`), a failure was this request's bad luck, and a long
 wait would help nobody: it is asked again within STEADY_BACKOFF_S.
 """
@@ -28,7 +29,7 @@ class Patience:
     patience_s: float
     attempts: int = 0
     failed: int = 0
-    throttled: int = 0
+    untold: int = 0  # refusals in a row that did not tell how long to wait
     waited_s: float = 0.0
 
     def wait_after(self, reply: Reply, jitter: float, *, steady: bool = False) -> float | None:
@@ -37,8 +38,8 @@ class Patience:
         if reply.kept.failure not in TRANSIENT:
             return None
         if reply.throttled:
-            self.throttled += 1
-            wait = _told_or_backoff(reply.retry_after_s, self.throttled, jitter, MAX_BACKOFF_S)
+            self.untold = 0 if reply.retry_after_s else self.untold + 1
+            wait = _told_or_backoff(reply.retry_after_s, self.untold, jitter, MAX_BACKOFF_S)
             self.waited_s += max(wait, LEAST_S)
             return wait if self.waited_s <= self.patience_s else None
         self.failed += 1

@@ -13,6 +13,7 @@ from pipelines.llm.limits import SILENT, Limits, read_limits
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 HEADERS = (
+    "Date",
     "retry-after-ms",
     "Retry-After",
     "x-ratelimit-remaining-requests",
@@ -56,8 +57,20 @@ def test_retry_after_is_read_as_milliseconds_seconds_or_a_date() -> None:
         assert read_limits(headers, NOW.timestamp()).retry_after_s == seconds
 
 
+@pytest.mark.parametrize("skew_s", [-3600, 0, 3600])
+def test_a_date_is_counted_by_the_clock_of_the_server_that_tells_it(skew_s: int) -> None:
+    there = NOW + timedelta(seconds=skew_s)
+    date = {"Date": format_datetime(there, usegmt=True)}
+    later = there + timedelta(seconds=9)
+    waits = read_limits(date | {"Retry-After": format_datetime(later, usegmt=True)}, NOW.timestamp())
+    assert waits == Limits(9.0)
+    for instant in (later.isoformat(), str(later.timestamp())):
+        reset = {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": instant}
+        assert read_limits(date | reset, NOW.timestamp()) == Limits(None, 0, None, 9.0)
+
+
 def test_the_later_reset_counts_when_both_limits_are_told() -> None:
-    headers = dict(zip(HEADERS[2:], ("3", "900", "2s", "8s"), strict=True))
+    headers = dict(zip(HEADERS[3:], ("3", "900", "2s", "8s"), strict=True))
     assert read_limits(headers, 0.0) == Limits(None, 3, 900, 8.0)
 
 

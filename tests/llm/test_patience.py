@@ -61,6 +61,13 @@ def test_whoever_is_told_to_wait_for_no_time_waits_ever_longer_and_comes_to_an_e
     assert refusals in (199, 200)
 
 
+def test_a_told_wait_makes_no_later_wait_longer() -> None:
+    patience = Patience(retries=0, patience_s=20.0)
+    told = [0.05] * 6 + [0.0, None, 0.05, None]
+    waits = [patience.wait_after(failed(Failure.OVERLOADED, throttled=True, told=t), 0.0) for t in told]
+    assert waits == [0.05] * 6 + [0.25, 0.5, 0.05, 0.25]
+
+
 def test_a_failure_while_others_are_answered_is_asked_again_soon_and_else_ever_later() -> None:
     steady, alone = ([], [])
     for waits, well in ((steady, True), (alone, False)):
