@@ -46,7 +46,7 @@ class End(Enum):
 
     GOOD = "good"  # any answer about the request itself, a 400 too
     REFUSED = "refused"  # 429
-    OVERLOADED = "overloaded"  # 503, time-out: refused, and a failure too
+    OVERLOADED = "overloaded"  # 503, 529, time-out: refused, and a failure too
     FAILED = "failed"  # network: nobody answered
     ERRED = "erred"  # 5xx, broken body
     GONE = "gone"  # cancelled here: says nothing

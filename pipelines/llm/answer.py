@@ -8,12 +8,12 @@ every row alike stops the run, with all that was answered kept.
 |----------------|----------------------------------------------|----------------------------|---------------|
 | refused        | the model declined (`refusal`)               | never                      | yes           |
 | length         | cut at max_tokens                            | never                      | with its text |
-| content_filter | the seller stopped it                        | never                      | yes           |
+| content_filter | the seller stopped it, or a 400 by that code | never                      | yes           |
 | empty          | white space alone                            | never                      | yes           |
 | bad_request    | a 4xx of the request itself, unfit media     | in the next run            | no            |
 | overloaded     | 429                                          | as told, spends no retry,  | no            |
 |                |                                              | at most `patience_s`       |               |
-|                | 503                                          | `retries` times            | no            |
+|                | 503, 529                                     | `retries` times            | no            |
 | server_error   | another 5xx, an error within a 200           | `retries` times            | no            |
 | timeout        | no connection, first byte or end in time,    | `retries` times            | no            |
 |                | 408, 504                                     |                            |               |

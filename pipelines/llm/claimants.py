@@ -2,8 +2,8 @@
 
 Law: a file says in its first line whose it is, then in words of 64 bits its pulse and the questions that it
 asks, 0 where none. Its first byte is locked as long as its owner lives: what a dead one's file says counts
-for nothing, also after SIGKILL. The pulse changes whenever questions are taken or end, so others see that
-its owner gets on. A forked child has no part in it.
+for nothing, also after SIGKILL. The pulse changes whenever questions are taken or end, and now and then while
+any is under way, so others see that its owner gets on. A forked child has no part in it.
 """
 
 from __future__ import annotations

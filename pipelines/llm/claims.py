@@ -5,10 +5,11 @@ first says so, in a file of its own (`claimants.py`), and then reads the others'
 the same, it takes its word back. So of two never both ask, for whoever reads later finds the other's word;
 in the same instant both may step back, and try again by turns. A claim ends with its holder, also by SIGKILL.
 
-A holder that lives and gets nowhere (stopped, hung) keeps its claims. Whoever has watched it do so for
-`llm.stalled_s` overlooks it until its pulse changes, and among those who do again one asks. Should the
-stalled one have asked, or ask when it goes on, the answer is paid for twice: only then, and it is told. Who
-takes questions lets its pulse change and reads once more: whoever overlooked it until then has said so.
+A holder that lives and gets nowhere (stopped, hung; not: slowly answered) keeps its claims. Whoever has
+watched it do so for `llm.stalled_s` overlooks it until its pulse changes, and among those who do again one
+asks. Should the stalled one have asked, or ask when it goes on, the answer is paid for twice: only then, and
+it is told. Who takes questions lets its pulse change and reads once more: whoever overlooked it until then
+has said so.
 """
 
 from __future__ import annotations

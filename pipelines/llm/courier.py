@@ -5,7 +5,8 @@ out only then. So a kill repeats at most `concurrency` requests, and nothing han
 What stops a run (a refused key, no funds, a full disk) stops the sending at once; what is in flight
 by then is paid for, so it has DRAIN_S to come in and be kept.
 
-Answers are committed and handed out in groups: all that came while the group before was written.
+Answers are committed and handed out in groups: all that came while the group before was written. While any
+is under way others who wait for it see that we get on, however long one takes.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 STOP_S = 30.0
 DRAIN_S = 10.0
+LIFE_SIGNS = 4  # in the time after which others take us for stalled
 
 
 @dataclass(slots=True)
@@ -81,6 +83,8 @@ class Courier:
         self._thread = threading.Thread(target=self._loop.run_forever, name="headrace-llm", daemon=True)
         self._thread.start()
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="headrace-store")
+        if self.claims is not None:
+            self._loop.call_soon_threadsafe(self._show_life)
 
     @property
     def in_flight(self) -> int:
@@ -189,6 +193,12 @@ class Courier:
             self._fail(errand, error)
         finally:
             errand.tasks.discard(asyncio.current_task())
+
+    def _show_life(self) -> None:
+        """A loop that runs comes to the end of all that it has in flight: each attempt has its time-outs."""
+        if self.claims is not None and self.in_flight:
+            self.claims.beat()
+        self._loop.call_later(self.settings.stalled_s / LIFE_SIGNS, self._show_life)
 
     def _stop(self, endpoint: Endpoint | None, error: BaseException) -> None:
         """Send nothing more by `endpoint`, unless another has taken its place."""

@@ -24,6 +24,7 @@ PATHS = {"completion": "/v1/completions", "chat": "/v1/chat/completions", "embed
 LIMIT = "max_tokens"
 DETAIL_CHARS = 300
 MOST = 1e12  # tokens, or USD, that one answer may be said to cost
+FILTERS = {"content_filter", "content_policy_violation"}  # as a 400 names what refused the question
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +127,7 @@ def read_reply(
 ) -> Reply:
     """What a response means; never raises for what a server may send."""
     if status != 200:
-        failure = _failure_of(status)
+        failure = _failure_of(status, raw)
         kept = Kept("", failure=failure, detail=f"HTTP {status}: {_said(raw)}")
         return Reply(kept, raw, status == 429, retry_after_s, limits)
     try:
@@ -240,12 +241,23 @@ def _count(tokens: Any) -> int:
     return max(0, int(counted))
 
 
-def _failure_of(status: int) -> Failure:
-    if status in (429, 503):
+def _failure_of(status: int, raw: bytes) -> Failure:
+    if status in (429, 503, 529):
         return Failure.OVERLOADED
     if status in (408, 504):
         return Failure.TIMEOUT
+    if status == 400 and codes_of(raw) & FILTERS:
+        return Failure.FILTERED
     return Failure.SERVER if status >= 500 else Failure.BAD_REQUEST
+
+
+def codes_of(raw: bytes) -> set[str]:
+    """How an error body names its error; never by its message, which may quote the question."""
+    try:
+        error = orjson.loads(raw)["error"]
+        return {said for name in ("code", "type") if isinstance(said := error.get(name), str)}
+    except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
+        return set()
 
 
 def _said(raw: bytes) -> str:

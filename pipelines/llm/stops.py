@@ -5,12 +5,11 @@ Law: nothing more is sent; what is in flight is answered and kept; this is raise
 
 from __future__ import annotations
 
-import orjson
-
 from pipelines.errors import ConfigError, EnvironmentFault, HeadraceError
+from pipelines.llm.protocol import codes_of
 
 KEY_VARIABLES = ("HEADRACE_LLM_API_KEY", "OPENAI_API_KEY")
-EMPTY = ("insufficient_quota", "billing_hard_limit_reached")  # as an account without funds is told
+EMPTY = {"insufficient_quota", "billing_hard_limit_reached"}  # as an account without funds is told
 KEPT = "all answers so far are stored"
 
 
@@ -35,21 +34,13 @@ def out_of_funds(raw: bytes) -> bool:
     return any(word.encode() in raw for word in EMPTY)
 
 
-def _says_empty(raw: bytes) -> bool:
-    """Whether a 400 says so by its code: its message may quote the question."""
-    try:
-        error = orjson.loads(raw)["error"]
-        return any(error.get(name) in EMPTY for name in ("code", "type"))
-    except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
-        return False
-
-
 def stop_of(status: int, raw: bytes, where: str, path: str, model: str) -> HeadraceError | None:
     """The end of the run that a response means, or None when it concerns its own request."""
     if status in (401, 403):
         cure = f"set {KEY_VARIABLES[0]} to a key of this endpoint"
         return KeyRefused(f"the endpoint refuses the key (HTTP {status})", where=where, cure=cure)
-    if status == 402 or (status == 429 and out_of_funds(raw)) or (status == 400 and _says_empty(raw)):
+    empty = (status == 429 and out_of_funds(raw)) or (status == 400 and codes_of(raw) & EMPTY)
+    if status == 402 or empty:
         cure = f"top it up and run again: {KEPT}"
         return NoFunds("the endpoint's account has no funds", where=where, cure=cure)
     if status in (404, 405):

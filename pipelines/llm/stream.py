@@ -1,7 +1,8 @@
 """A streamed reply (server-sent events), joined into the one body that the server would else have sent.
 
-Law: a stream is whole when it said `[DONE]`; whatever ends before is a broken body, never a short
-answer. An error told in the stream is that error.
+Law: a stream is whole when it said `[DONE]`, or where a server never says so, when each of its choices
+said why it ended; whatever ends before is a broken body, never a short answer. An error told in the stream
+is that error.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ class Pieces:
     def body(self) -> bytes:
         """The joined body. Raises ValueError when the stream was cut off."""
         last = [*self._data, *([self._line[5:].strip()] if self._line.startswith(b"data:") else [])]
-        if not self.whole and last != [DONE]:  # the last line end may be missing
+        ended = self._choices and all(choice["finish_reason"] for choice in self._choices.values())
+        if not (self.whole or ended or last == [DONE]):  # the last line end may be missing
             raise ValueError("the stream was cut off")
         if "error" in self._head:
             return orjson.dumps(self._head)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import time
 import urllib.request
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -146,19 +147,18 @@ class Transport:
         pieces = Pieces()
         try:
             async with asyncio.timeout(self._first_byte_s) as first:
-                async for chunk in response.content.iter_any():
-                    pieces.feed(chunk)
-                    if pieces.started:
-                        first.reschedule(None)
-                    if pieces.whole:
-                        break
+                with suppress(aiohttp.ClientPayloadError):  # whether anything is missing, the pieces say
+                    async for chunk in response.content.iter_any():
+                        pieces.feed(chunk)
+                        if pieces.started:
+                            first.reschedule(None)
+                        if pieces.whole:
+                            break
             return pieces.body()
         except TimeoutError as error:
             if pieces.started:
                 raise
             raise aiohttp.SocketTimeoutError from error
-        except aiohttp.ClientPayloadError as error:
-            raise _Broken("the stream was cut off") from error
         except ValueError as error:
             raise _Broken(f"no whole stream: {error}") from error
 

@@ -176,7 +176,10 @@ async def _respond(
 
 
 async def _stream(request: Any, good: dict[str, Any], fault: dict[str, Any]) -> Any:
-    """The reply word by word; `cut` ends it half-way, `late_s` comes between head and first token."""
+    """The reply word by word; `cut` ends it half-way, `late_s` comes between head and first token.
+
+    `undone` says no [DONE] after it: "ended" ends the stream in good order, "dropped" by its connection.
+    """
     from aiohttp import web
 
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
@@ -185,10 +188,11 @@ async def _stream(request: Any, good: dict[str, Any], fault: dict[str, Any]) -> 
     events = _events(good)
     for event in events[: len(events) // 2] if fault.get("cut") else events:
         await response.write(f"data: {json.dumps(event)}\n\n".encode())
-    if fault.get("cut"):
+    if fault.get("cut") or fault.get("undone") == "dropped":
         request.transport.close()
         return response
-    await response.write(b"data: [DONE]\n\n")
+    if not fault.get("undone"):
+        await response.write(b"data: [DONE]\n\n")
     await response.write_eof()
     return response
 

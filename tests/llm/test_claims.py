@@ -608,6 +608,22 @@ def test_a_run_that_gets_nowhere_for_long_is_waited_for_no_longer_and_that_is_to
     )
 
 
+def test_a_run_whose_answers_come_slowly_is_not_taken_for_stalled(tmp_path: Path) -> None:
+    with ScriptedServer(latency_ms=2500) as server:
+        told = Settings("openai", "m", server.url, stalled_s=0.6)
+        with (
+            open_client(told, tmp_path / "s.sqlite") as slow,
+            open_client(told, tmp_path / "s.sqlite") as other,
+            ThreadPoolExecutor(1) as threads,
+        ):
+            first = threads.submit(lambda: list(slow.answers(questions(3))))
+            while len(server.requests()) < 3:
+                time.sleep(0.02)
+            answers = list(other.answers(questions(3)))
+            assert all(a.ok for a in [*answers, *first.result()])
+        assert sorted(server.asked().values()) == [1, 1, 1]
+
+
 def test_vectors_of_a_run_that_gets_nowhere_are_made_by_who_waited(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -112,10 +112,14 @@ def test_retry_after_is_read_as_seconds_and_as_a_date() -> None:
         (200, b"[1,2]", "completion", Failure.BROKEN_BODY),
         (200, b"", "completion", Failure.BROKEN_BODY),
         (400, b'{"error":{"message":"too long"}}', "chat", Failure.BAD_REQUEST),
+        (400, b'{"error":{"code":"content_filter","message":"no"}}', "chat", Failure.FILTERED),
+        (400, b'{"error":{"code":"content_policy_violation"}}', "completion", Failure.FILTERED),
+        (400, b'{"error":{"code":5,"message":"what is a content_filter?"}}', "chat", Failure.BAD_REQUEST),
         (408, b"", "chat", Failure.TIMEOUT),
         (429, b"", "chat", Failure.OVERLOADED),
         (500, b"<html>", "chat", Failure.SERVER),
         (503, b"", "chat", Failure.OVERLOADED),
+        (529, b"", "chat", Failure.OVERLOADED),
     ],
 )
 def test_every_response_is_an_answer_or_a_failure_of_a_named_kind(

@@ -56,12 +56,26 @@ def test_a_stream_cut_into_chunks_anywhere_gives_the_same_body(cuts: list[int]) 
     assert body["usage"] == USAGE and body["object"] == "chat.completion" and body["model"] == "m"
 
 
-@given(st.integers(0, len(CHAT) - len(b"data: [DONE]\n\n")))
-def test_a_stream_that_ends_before_done_is_cut_off_wherever_it_ends(length: int) -> None:
+UNENDED = CHAT.index(b'"stop"}]}') + len(b'"stop"}]}\n')  # a byte before the event that says why it ended
+
+
+@given(st.integers(0, UNENDED))
+def test_a_stream_that_ends_before_its_answer_does_is_cut_off_wherever_it_ends(length: int) -> None:
     pieces = Pieces()
     pieces.feed(CHAT[:length])
     with pytest.raises(ValueError, match="cut off"):
         pieces.body()
+
+
+@given(st.integers(UNENDED + 1, len(CHAT)))
+def test_a_stream_whose_answer_has_ended_is_whole_though_done_is_not_said(length: int) -> None:
+    (choice,) = joined(CHAT[:length])["choices"]
+    assert choice["message"]["content"] == "né à 4" and choice["finish_reason"] == "stop"
+
+
+def test_a_stream_is_not_whole_while_one_of_its_choices_goes_on() -> None:
+    with pytest.raises(ValueError, match="cut off"):
+        joined(events(delta(0, content="a"), delta(1, content="b"), delta(0, finish="stop"), done=False))
 
 
 @given(st.binary(max_size=200))
@@ -155,6 +169,16 @@ def test_a_stream_cut_off_is_asked_again_and_never_a_short_answer(serve, tmp_pat
     with open_client(settings(staying.url, stream=True, retries=1), tmp_path / "s") as client:
         (answer,) = client.answers([question(2)])
     assert answer.failure is Failure.BROKEN_BODY and "cut off" in answer.detail and answer.text == ""
+
+
+@pytest.mark.parametrize("undone", ["ended", "dropped"])
+def test_an_answer_that_has_ended_is_paid_once_from_a_server_that_never_says_done(
+    serve, tmp_path: Path, undone: str
+) -> None:
+    server = serve({"faults": [{"undone": undone}] * 9})
+    with open_client(settings(server.url, stream=True), tmp_path / "s") as client:
+        answers = list(client.answers([question(n) for n in range(3)]))
+    assert all(a.ok and a.usage.prompt_tokens == 10 for a in answers) and len(server.requests()) == 3
 
 
 def test_the_first_byte_time_out_of_a_stream_is_that_of_its_first_token(serve, tmp_path: Path) -> None:
