@@ -23,30 +23,35 @@ LEAST_S = 0.1  # of patience that a 429 spends, so that thousands of short waits
 
 @dataclass
 class Patience:
-    """State of one request over its attempts. `attempts` counts what was sent."""
+    """State of one request over its attempts."""
 
     retries: int
     patience_s: float
-    attempts: int = 0
     failed: int = 0
     untold: int = 0  # refusals in a row that did not tell how long to wait
     waited_s: float = 0.0
 
     def wait_after(self, reply: Reply, jitter: float, *, steady: bool = False) -> float | None:
         """Seconds until the next attempt, or None when `reply` is final. `jitter` in [0, 1)."""
-        self.attempts += 1
         if reply.kept.failure not in TRANSIENT:
             return None
         if reply.throttled:
-            self.untold = 0 if reply.retry_after_s else self.untold + 1
-            wait = _told_or_backoff(reply.retry_after_s, self.untold, jitter, MAX_BACKOFF_S)
-            self.waited_s += max(wait, LEAST_S)
-            return wait if self.waited_s <= self.patience_s else None
+            return self.after_refusal(reply.retry_after_s, jitter)
+        return self.after_failure(reply.retry_after_s, jitter, steady=steady)
+
+    def after_refusal(self, told_s: float | None, jitter: float) -> float | None:
+        """`wait_after` a 429 that told to wait for `told_s`."""
+        self.untold = 0 if told_s else self.untold + 1
+        wait = _told_or_backoff(told_s, self.untold, jitter, MAX_BACKOFF_S)
+        self.waited_s += max(wait, LEAST_S)
+        return wait if self.waited_s <= self.patience_s else None
+
+    def after_failure(self, told_s: float | None, jitter: float, *, steady: bool = False) -> float | None:
+        """`wait_after` a failure that may pass."""
         self.failed += 1
         if self.failed > self.retries:
             return None
-        most = STEADY_BACKOFF_S if steady else MAX_BACKOFF_S
-        wait = _told_or_backoff(reply.retry_after_s, self.failed, jitter, most)
+        wait = _told_or_backoff(told_s, self.failed, jitter, STEADY_BACKOFF_S if steady else MAX_BACKOFF_S)
         return wait if wait <= self.patience_s else None
 
 

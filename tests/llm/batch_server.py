@@ -15,10 +15,10 @@ Script, JSON, all optional:
   line at all), "null" (no response, an error), "garbage" (a torn line), "hollow" (a body that says
   nothing), "twice", "length";
 - "strangers": lines for custom_ids that no batch asked, in each output file;
-- "faults": {op: [...]}: statuses given to the first requests of that op, null being none; "lost" does
-  the work and then drops the connection, "drop" drops it at once, "html" answers with a page,
-  "echo" refuses and says the key that it was shown; of a file, "torn" gives half of it, and "cut" half of
-  what its head announces;
+- "faults": {op: [...]}: statuses given to the first requests of that op, [status, seconds] with a
+  Retry-After, null being none; "lost" does the work and then drops the connection, "drop" drops it at
+  once, "html" answers with a page, "echo" refuses and says the key that it was shown; of a file, "torn"
+  gives half of it, and "cut" half of what its head announces;
 - "uncounted": true, and no batch says how many of its lines are done;
 - "list_late": batches do not appear in a list for the first N lists (0);
 - "limits": {"requests": n, "bytes": n}: larger files are refused.
@@ -289,9 +289,11 @@ def _faulty(seller: Seller, op: str, handle: Any) -> Any:
             request.transport.close()
         if fault == "html":
             return web.Response(text="<html>Bad gateway</html>", content_type="text/html")
-        status = fault if isinstance(fault, int) else 400 if fault == "echo" else 500
-        said = request.headers.get("Authorization") if fault == "echo" else f"scripted {fault}"
-        return web.json_response({"error": {"message": said}}, status=status)
+        code, wait = fault if isinstance(fault, list) else (fault, None)
+        status = code if isinstance(code, int) else 400 if code == "echo" else 500
+        said = request.headers.get("Authorization") if code == "echo" else f"scripted {code}"
+        headers = {} if wait is None else {"Retry-After": wait}
+        return web.json_response({"error": {"message": said}}, status=status, headers=headers)
 
     return handled
 

@@ -235,6 +235,24 @@ def test_an_endpoint_that_stays_away_ends_the_run_and_the_batch_is_found_later(s
     assert set(server.batched().values()) == {1}
 
 
+def test_a_batch_that_is_refused_for_a_while_waits_as_told_and_spends_no_retry(sell, tmp_path: Path) -> None:
+    server = sell(faults={"create": [[429, "0.05"]] * 6, "upload": [[503, "0.1"], None]})
+    with open_client(replace(batched(server.url), retries=1), tmp_path / "s.sqlite") as client:
+        assert all(a.ok for a in client.answers(map(question, range(20))))
+    assert set(server.batched().values()) == {1} and len(server.events("refused create")) == 6
+
+
+def test_a_batch_that_is_for_ever_told_to_come_again_at_once_comes_to_an_end(sell, tmp_path: Path) -> None:
+    server = sell(faults={"create": [[429, "0"]] * 500})
+    impatient = replace(batched(server.url), patience_s=1.5)
+    with (
+        open_client(impatient, tmp_path / "s.sqlite") as client,
+        pytest.raises(EnvironmentFault, match="HTTP 429"),
+    ):
+        list(client.answers(map(question, range(20))))
+    assert len(server.events("refused create")) <= 4
+
+
 def test_who_leaves_early_leaves_the_batch_and_a_later_run_waits_for_it(sell, tmp_path: Path) -> None:
     server, store = sell(looks=15), tmp_path / "s.sqlite"
     with open_client(batched(server.url), store) as client:

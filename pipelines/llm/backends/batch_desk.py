@@ -16,11 +16,16 @@ from pipelines.llm.backends.batch_watch import Seen
 
 
 class Passing(EnvironmentFault):
-    """The desk cannot be reached, or asks to come later (in `wait_s` seconds where it says so)."""
+    """The desk cannot be reached, or asks to come later (in `wait_s` seconds where it says so).
 
-    def __init__(self, what: str, *, where: str = "", wait_s: float | None = None) -> None:
+    `refused`: it is too much for it just now (429).
+    """
+
+    def __init__(
+        self, what: str, *, where: str = "", wait_s: float | None = None, refused: bool = False
+    ) -> None:
         super().__init__(what, where=where or None, cure="run again: the batches are recorded")
-        self.wait_s = wait_s
+        self.wait_s, self.refused = wait_s, refused
 
 
 class Desk(Protocol):

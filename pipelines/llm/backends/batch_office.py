@@ -24,6 +24,7 @@ from pipelines.llm.backends.batch_ledger import Batch, Ledger, Line
 from pipelines.llm.backends.batch_watch import Seen, Watch
 from pipelines.llm.courier import media_refs
 from pipelines.llm.media import MediaFault, has_media, read_media
+from pipelines.llm.patience import Patience
 from pipelines.llm.prices import NANO, charge, price_of
 from pipelines.llm.protocol import LIMIT, request_body
 from pipelines.llm.store import Kept, Store
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-FIRST_BACKOFF_S, MAX_BACKOFF_S = 0.5, 30.0
 SOON_S = 0.05
 
 
@@ -205,18 +205,16 @@ class Office:
 
     def _insist(self, act: Callable[[], T]) -> T:
         """Try again what fails for a passing cause, as often and as long as the settings allow."""
-        waited, failed = 0.0, 0
+        patience = Patience(self.settings.retries, self.settings.patience_s)
         while True:
             try:
                 return act()
             except Passing as error:
-                failed += error.wait_s is None
-                backoff = min(MAX_BACKOFF_S, FIRST_BACKOFF_S * 2.0**failed) * (0.5 + random.random() / 2)
-                wait = backoff if error.wait_s is None else error.wait_s
-                waited += wait
-                if failed > self.settings.retries or waited > self.settings.patience_s or self.stopped():
+                wait_after = patience.after_refusal if error.refused else patience.after_failure
+                wait_s = wait_after(error.wait_s, random.random())
+                if wait_s is None or self.stopped():
                     raise
-                self._rest(wait)
+                self._rest(wait_s)
 
     def _rest(self, seconds: float) -> None:
         """Wait, but no longer than anyone still wants it."""

@@ -182,7 +182,8 @@ class OpenAIDesk:
             cure = "top it up and run again: all answers so far are stored"
             return EnvironmentFault("the endpoint's account has no funds", where=self.address, cure=cure)
         if status in (408, 409, 429) or status >= 500:
-            return Passing(what, where=self.address, wait_s=retry_after(error.response.headers, time.time()))
+            wait_s = retry_after(error.response.headers, time.time())
+            return Passing(what, where=self.address, wait_s=wait_s, refused=status == 429)
         if status == 413:
             cure = "lower llm.batch.max_requests or llm.batch.max_mb to what the endpoint takes"
             return ConfigError(what, where=self.address, cure=cure)
