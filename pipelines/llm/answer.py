@@ -18,7 +18,7 @@ every row alike stops the run, with all that was answered kept.
 | timeout        | no connection, first byte or end in time,    | `retries` times            | no            |
 |                | 408, 504                                     |                            |               |
 | network        | the connection failed or broke               | `retries` times            | no            |
-| broken_body    | no JSON of the protocol, a stream cut off    | `retries` times            | no            |
+| broken_body    | no JSON of the protocol, a text broken off   | `retries` times            | no            |
 | html           | a page in place of JSON                      | `retries` times            | no            |
 | over_budget    | never sent: a cap of money                   | when the cap is raised     | no            |
 | (stops all)    | 401, 403: KeyRefused; 402, or a 429 for an   | nothing more is sent; what | all before it |

@@ -24,6 +24,7 @@ PATHS = {"completion": "/v1/completions", "chat": "/v1/chat/completions", "embed
 LIMIT = "max_tokens"
 DETAIL_CHARS = 300
 MOST = 1e12  # tokens, or USD, that one answer may be said to cost
+BROKEN_OFF = {"abort", "error", "insufficient_system_resource"}  # finish reasons of half a text
 FILTERS = {"content_filter", "content_policy_violation"}  # as a 400 names what refused the question
 
 
@@ -196,16 +197,20 @@ def read_logprobs(raw: bytes, choice: int = 0) -> list[Token]:
 
 
 def _answer(choice: Any, kind: str, usage: Usage) -> Kept:
-    message = choice["message"] if kind == "chat" else choice
+    message, name = (choice["message"], "content") if kind == "chat" else (choice, "text")
     refusal = message.get("refusal") if kind == "chat" else None
-    text = (message["content"] if kind == "chat" else message["text"]) or ""
     finish = choice.get("finish_reason") or ""
-    if not isinstance(text, str) or not isinstance(finish, str):
-        raise TypeError("text and finish_reason must be strings")
+    text = text_of(message.get(name) if finish else message[name])  # who has nothing to say may leave it out
+    if not isinstance(finish, str):
+        raise TypeError("finish_reason must be a string")
+    if finish in BROKEN_OFF or choice.get("error"):
+        detail = f"broken off ({finish or 'error'}): {_told(choice.get('error'))}"[:DETAIL_CHARS]
+        return Kept("", finish, usage, Failure.BROKEN_BODY, detail)
     if refusal:
         return Kept("", finish, usage, Failure.REFUSED, str(refusal)[:DETAIL_CHARS])
-    if finish == "content_filter":
+    if finish.startswith("content_filter"):  # with the kind of filter behind a colon
         return Kept("", finish, usage, Failure.FILTERED, "stopped by the content filter")
+    finish = "length" if finish == "model_length" else finish  # of the context
     if finish == "length":
         return Kept(text, finish, usage, Failure.LENGTH, "cut at max_tokens")
     if not text.strip() and kind == "chat" and message.get("tool_calls"):
@@ -213,6 +218,15 @@ def _answer(choice: Any, kind: str, usage: Usage) -> Kept:
     if not text.strip():
         return Kept("", finish, usage, Failure.EMPTY, "the model wrote nothing")
     return Kept(text, finish, usage)
+
+
+def text_of(content: Any) -> str:
+    """The text of a message or of a stream's piece; where it comes in parts, without what was but thought."""
+    if isinstance(content, list):
+        return "".join(part["text"] for part in content if part.get("type") == "text")
+    if not isinstance(content, str | None):
+        raise TypeError("a content is a text, or a list of parts")
+    return content or ""
 
 
 def _calls(calls: Any) -> str:
@@ -263,11 +277,14 @@ def codes_of(raw: bytes) -> set[str]:
 def _said(raw: bytes) -> str:
     """The server's own words, shortened, from its error body."""
     try:
-        error = orjson.loads(raw)["error"]
-        message = error["message"] if isinstance(error, dict) else error
-        return str(message)[:DETAIL_CHARS]
+        return _told(orjson.loads(raw)["error"])
     except (orjson.JSONDecodeError, KeyError, TypeError):
         return _start(raw)
+
+
+def _told(error: Any) -> str:
+    message = error["message"] if isinstance(error, dict) and "message" in error else error
+    return "nothing said" if message is None else str(message)[:DETAIL_CHARS]
 
 
 def _start(raw: bytes) -> str:

@@ -11,6 +11,8 @@ from typing import Any
 
 import orjson
 
+from pipelines.llm.protocol import text_of
+
 DONE = b"[DONE]"
 MOST_BYTES = 1 << 26  # of one reply
 
@@ -77,6 +79,8 @@ class Pieces:
         index = int(piece.get("index") or 0)
         choice = self._choices.setdefault(index, {"index": index, "finish_reason": None})
         choice["finish_reason"] = piece.get("finish_reason") or choice["finish_reason"]
+        if piece.get("error"):
+            choice["error"] = piece["error"]
         if "text" in piece:
             choice["text"] = choice.get("text", "") + (piece["text"] or "")
         if "delta" in piece:
@@ -93,8 +97,8 @@ def _append(message: dict[str, Any], delta: dict[str, Any]) -> None:
                 _append_call(message.setdefault("tool_calls", {}), call)
         elif name == "role":
             message["role"] = value or message["role"]
-        elif isinstance(value, str):
-            message[name] = (message.get(name) or "") + value
+        elif isinstance(value, str) or (name == "content" and value):
+            message[name] = (message.get(name) or "") + text_of(value)
         elif value is not None:
             message[name] = value
 

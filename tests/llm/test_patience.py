@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from email.utils import format_datetime
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from pipelines.llm.patience import Patience
 from pipelines.llm.protocol import Reply, read_reply
 from pipelines.llm.store import Kept
 
+BROKEN, LENGTH = Failure.BROKEN_BODY, Failure.LENGTH
 jitters = st.floats(0, 0.999)
 
 
@@ -106,6 +108,25 @@ def test_retry_after_is_read_as_seconds_and_as_a_date() -> None:
             Failure.FILTERED,
         ),
         (200, b'{"choices":[{"message":{"content":null,"refusal":"I cannot"}}]}', "chat", Failure.REFUSED),
+        (200, b'{"choices":[{"message":{"content":"half"},"finish_reason":"error"}]}', "chat", BROKEN),
+        (200, b'{"choices":[{"message":{"content":"half"},"error":{"code":502}}]}', "chat", BROKEN),
+        (200, b'{"choices":[{"text":"half","finish_reason":"abort"}]}', "completion", BROKEN),
+        (200, b'{"choices":[{"message":{"content":"x"},"finish_reason":"model_length"}]}', "chat", LENGTH),
+        (200, b'{"choices":[{"message":{},"finish_reason":"length"}]}', "chat", LENGTH),
+        (200, b'{"choices":[{"message":{}}]}', "chat", BROKEN),
+        (
+            200,
+            b'{"choices":[{"message":{"content":""},"finish_reason":"content_filter: SAFETY"}]}',
+            "chat",
+            Failure.FILTERED,
+        ),
+        (
+            200,
+            b'{"choices":[{"message":{"tool_calls":[{"function":{"name":"f","arguments":"{}"}}]},'
+            b'"finish_reason":"tool_calls"}]}',
+            "chat",
+            None,
+        ),
         (200, b"<html>sign in</html>", "chat", Failure.HTML),
         (200, b'{"choices":[]}', "chat", Failure.BROKEN_BODY),
         (200, b'{"choices":[{"text":5}]}', "completion", Failure.BROKEN_BODY),
@@ -126,6 +147,15 @@ def test_every_response_is_an_answer_or_a_failure_of_a_named_kind(
     status: int, raw: bytes, kind: str, expected: Failure | None
 ) -> None:
     assert read_reply(status, raw, kind).kept.failure is expected
+
+
+def test_a_content_in_parts_is_its_texts_without_what_was_but_thought() -> None:
+    parts = [
+        {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]},
+        {"type": "text", "text": "4"},
+    ]
+    raw = orjson.dumps({"choices": [{"message": {"content": parts}, "finish_reason": "stop"}]})
+    assert read_reply(200, raw, "chat").kept.text == "4"
 
 
 @given(st.binary(max_size=60), st.sampled_from([200, 301, 400, 418, 429, 500, 503, 599]))

@@ -138,6 +138,16 @@ def test_calls_of_tools_are_joined_by_their_index() -> None:
     ]
 
 
+def test_parts_of_a_content_grow_too_and_a_choice_that_breaks_off_is_no_answer() -> None:
+    thought = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
+    said = [delta(content=[thought]), delta(content=[{"type": "text", "text": "né "}]), delta(content="4")]
+    whole = read_reply(200, orjson.dumps(joined(events(*said, delta(finish="stop")))), "chat").kept
+    assert whole.failure is None and whole.text == "né 4"
+    half = HEAD | {"choices": [{"index": 0, "delta": {}, "error": {"message": "engine died"}}]}
+    kept = read_reply(200, orjson.dumps(joined(events(*said, half))), "chat").kept
+    assert kept.failure is Failure.BROKEN_BODY and "engine died" in kept.detail and kept.text == ""
+
+
 def test_an_error_told_in_a_stream_is_that_error() -> None:
     body = joined(events(delta(content="half"), {"error": {"message": "engine died"}}, done=False))
     kept = read_reply(200, orjson.dumps(body), "chat").kept
