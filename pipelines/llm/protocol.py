@@ -239,9 +239,10 @@ def _usage(usage: Mapping[str, Any]) -> Usage:
     cost, details = usage.get("cost"), usage.get("prompt_tokens_details")
     cached = details.get("cached_tokens") if isinstance(details, Mapping) else 0
     billed = isinstance(cost, (int, float)) and not isinstance(cost, bool) and 0 <= cost <= MOST
+    asked, whole = _count(usage.get("prompt_tokens")), _count(usage.get("total_tokens"))
     return Usage(
-        _count(usage.get("prompt_tokens")),
-        _count(usage.get("completion_tokens")),
+        asked,
+        max(_count(usage.get("completion_tokens")), whole - asked),  # some count thoughts in the total alone
         float(cost or 0.0) if billed else 0.0,
         _count(cached),
         billed,

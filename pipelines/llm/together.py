@@ -105,7 +105,10 @@ def split(reply: Reply, kind: str, count: int) -> list[Reply]:
         choices = []
     if reply.kept.failure is not None and len(choices) < 2:
         return [reply] * count if not choices else [reply]
-    usages = _shares(body.get("usage"), [_length(choice) for choice in choices])
+    usage = body.get("usage")
+    if isinstance(usage, dict):  # with the thoughts that the total alone may have
+        usage = usage | {"completion_tokens": reply.kept.usage.completion_tokens}
+    usages = _shares(usage, [_length(choice) for choice in choices])
     replies = []
     for choice, usage in zip(choices, usages, strict=True):
         own = body | {"choices": [choice | {"index": 0}]} | ({"usage": usage} if usage else {})

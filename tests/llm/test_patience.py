@@ -15,6 +15,7 @@ from pipelines.llm.limits import retry_after
 from pipelines.llm.patience import Patience
 from pipelines.llm.protocol import Reply, read_reply
 from pipelines.llm.store import Kept
+from pipelines.llm.together import split
 
 BROKEN, LENGTH = Failure.BROKEN_BODY, Failure.LENGTH
 jitters = st.floats(0, 0.999)
@@ -156,6 +157,15 @@ def test_a_content_in_parts_is_its_texts_without_what_was_but_thought() -> None:
     ]
     raw = orjson.dumps({"choices": [{"message": {"content": parts}, "finish_reason": "stop"}]})
     assert read_reply(200, raw, "chat").kept.text == "4"
+
+
+def test_thoughts_that_the_total_alone_counts_are_paid_as_written_and_shared_out() -> None:
+    usage = {"prompt_tokens": 7, "completion_tokens": 9, "total_tokens": 316}
+    choices = [{"index": i, "text": "4", "finish_reason": "stop"} for i in range(2)]
+    reply = read_reply(200, orjson.dumps({"choices": choices, "usage": usage}), "completion")
+    assert (reply.kept.usage.prompt_tokens, reply.kept.usage.completion_tokens) == (7, 309)
+    shares = [share.kept.usage for share in split(reply, "completion", 2)]
+    assert [(u.prompt_tokens, u.completion_tokens) for u in shares] == [(3, 154), (4, 155)]
 
 
 @given(st.binary(max_size=60), st.sampled_from([200, 301, 400, 418, 429, 500, 503, 599]))
