@@ -8,23 +8,25 @@ every row alike stops the run, with all that was answered kept.
 |----------------|----------------------------------------------|----------------------------|---------------|
 | refused        | the model declined (`refusal`)               | never                      | yes           |
 | length         | cut at max_tokens                            | never                      | with its text |
-| content_filter | the seller stopped it, or a 400 by that code | never                      | yes           |
+| content_filter | the seller's filter or moderation stopped it | never                      | yes           |
 | empty          | white space alone                            | never                      | yes           |
 | bad_request    | a 4xx of the request itself, unfit media     | in the next run            | no            |
-| overloaded     | 429                                          | as told, spends no retry,  | no            |
+| overloaded     | 429, a 402 that tells to wait                | as told, spends no retry,  | no            |
 |                |                                              | at most `patience_s`       |               |
-|                | 503, 529                                     | `retries` times            | no            |
-| server_error   | another 5xx, an error within a 200           | `retries` times            | no            |
+|                | 498, 503, 529                                | `retries` times            | no            |
+| server_error   | another 5xx, 409, 499, an error within a 200 | `retries` times            | no            |
 | timeout        | no connection, first byte or end in time,    | `retries` times            | no            |
 |                | 408, 504                                     |                            |               |
 | network        | the connection failed or broke               | `retries` times            | no            |
 | broken_body    | no JSON of the protocol, a text broken off   | `retries` times            | no            |
 | html           | a page in place of JSON                      | `retries` times            | no            |
 | over_budget    | never sent: a cap of money                   | when the cap is raised     | no            |
-| (stops all)    | 401, 403: KeyRefused; 402, or a 429 for an   | nothing more is sent; what | all before it |
+| (stops all)    | 401: KeyRefused; 402, or a 429 or 400 for an | nothing more is sent; what | all before it |
 |                | empty account: NoFunds; nothing answered     | is in flight is awaited    |               |
-|                | for `outage_s`: EndpointGone; 404, 405, 3xx: |                            |               |
+|                | for `outage_s`: EndpointGone; 3xx:           |                            |               |
 |                | ConfigError; an untrusted certificate        |                            |               |
+| (stops all)    | 403: KeyRefused; 404, 405: ConfigError, when | likewise; one alone is a   |               |
+|                | they come in a row                           | bad_request of its row     |               |
 
 "Asked again" waits with jitter, doubling from half a second, or as the server told (`patience.py`).
 """

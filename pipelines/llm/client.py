@@ -185,7 +185,13 @@ class Client:
                 from pipelines.llm.courier import Courier
 
                 self._courier = Courier(
-                    self._backend, self.settings, self.store, self.spent, self._budget, self.claims
+                    self._backend,
+                    self.settings,
+                    self.store,
+                    self.spent,
+                    self._budget,
+                    self.claims,
+                    self.say,
                 )
             return self._courier
 

@@ -3,7 +3,7 @@
 Law: an answer keeps its place among the requests in flight until it is committed, and is handed
 out only then. So a kill repeats at most `concurrency` requests, and nothing handed out is lost.
 What stops a run (a refused key, no funds, a full disk) stops the sending at once; what is in flight
-by then is paid for, so it has DRAIN_S to come in and be kept.
+by then is paid for, so it has its time-out to come in and be kept, DRAIN_S where nothing answers any more.
 
 Answers are committed and handed out in groups: all that came while the group before was written. While any
 is under way others who wait for it see that we get on, however long one takes.
@@ -26,6 +26,7 @@ import uvloop
 from pipelines.errors import EnvironmentFault, StageError
 from pipelines.llm.prices import price_of
 from pipelines.llm.request import Media, Request
+from pipelines.llm.stops import EndpointGone
 from pipelines.llm.store import KEPT_FAILURES, Kept, Record, Store
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 STOP_S = 30.0
 DRAIN_S = 10.0
+NOTICE_S = 3.0
 LIFE_SIGNS = 4  # in the time after which others take us for stalled
 
 
@@ -70,6 +72,7 @@ class Courier:
     spent: Spent
     budget: Budget | None = None
     claims: Claims | None = None  # given back when a question's end is known, whoever reads it when
+    say: Callable[[str], None] = lambda _: None  # to a person
     _errands: dict[int, _Errand] = field(default_factory=dict)
     _answered: list[_Answered] = field(default_factory=list)
     _writing: bool = False
@@ -77,6 +80,7 @@ class Courier:
     _endpoint: Endpoint | None = None
     _stopped: bool = False  # the endpoint sends no more: the next errand gets a new one
     _worth_waiting: bool = True  # what is in flight can still be kept
+    _drain_s: float = DRAIN_S
 
     def __post_init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
@@ -204,6 +208,7 @@ class Courier:
         """Send nothing more by `endpoint`, unless another has taken its place."""
         if endpoint is not None and endpoint is self._endpoint and not self._stopped:
             self._stopped = True
+            self._drain_s = DRAIN_S if isinstance(error, EndpointGone) else self.settings.timeout_s
             endpoint.stop(error)
 
     def _fail(self, errand: _Errand, error: BaseException) -> None:
@@ -226,8 +231,11 @@ class Courier:
 
     async def _drain(self, errand: _Errand) -> None:
         """Let come in what is in flight; who waits, for a place or before a retry, holds none."""
-        until = self._loop.time() + DRAIN_S
-        while errand.tasks and self.in_flight and self._loop.time() < until:
+        began, said = self._loop.time(), False
+        while errand.tasks and self.in_flight and (waited := self._loop.time() - began) < self._drain_s:
+            if waited > NOTICE_S and not said:
+                said = True
+                self.say(f"stops, and waits for {self.in_flight} answers in flight: they are paid for")
             await asyncio.wait(errand.tasks, timeout=0.02)
 
     @staticmethod

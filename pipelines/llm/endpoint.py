@@ -33,7 +33,7 @@ from pipelines.llm.protocol import LIMIT, Reply, checked, prompt_of, read_vector
 from pipelines.llm.server import SERVERS, SLOTS
 from pipelines.llm.siblings import Siblings
 from pipelines.llm.store import Kept
-from pipelines.llm.together import Together, split
+from pipelines.llm.together import Together, sound_first, split
 from pipelines.llm.transport import Transport, safe
 from pipelines.llm.turns import Places
 from pipelines.llm.turnstile import Turnstile, join, part
@@ -227,6 +227,8 @@ class Endpoint:
             reply = await self._transport.attempt(url, question.kind, question.model, body, question.key)
             if question.vectors:
                 reply = checked(reply, question.vectors)
+            elif len(question.jobs) > 1:
+                reply = sound_first(reply, question.kind, len(question.jobs))
             end = _end(reply)
         except HeadraceError:
             end = End.GOOD  # it answered
@@ -245,7 +247,7 @@ class Endpoint:
             shares += [_NOTHING] * (len(question.jobs) - len(shares))
             for job, share in zip(question.jobs, shares, strict=True):
                 self._budget.ended(job, share.kept, left=share.left)
-        self._outage.ended(reply, safe(url), time.monotonic())
+        self._outage.ended(reply, safe(url), time.monotonic(), alone=bool(question.vectors))
         if ticket.probe and end not in FAILURES:
             self._outage.probe_answered()
         elif ticket.probe and self._outage.probe_failed(reply, safe(url), self._silent_s(url), first=fresh):

@@ -106,4 +106,4 @@ def _number(said: str | None) -> float | None:
 
 def _count(said: str | None) -> int | None:
     value = _number(said)
-    return None if value is None else max(0, int(value))
+    return None if value is None or value < 0 else int(value)  # -1 of who does not know

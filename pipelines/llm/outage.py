@@ -3,6 +3,8 @@
 Law: it is gone when it answered nothing for `outage_s`, and that is known: nothing could be sent, or the
 first attempts of GONE_BY questions failed in a row as probes. Else the fault may be that of a few questions
 which always fail; they spend their retries. It refuses all when for `patience_s` it only told us to wait.
+What would end the run does so at once, but for what may be one request's own (`stops.DOUBTFUL`): that has to
+come GONE_BY times with no answer between.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pipelines.llm.protocol import Reply
-from pipelines.llm.stops import gone, refuses_all
+from pipelines.llm.stops import DOUBTFUL, gone, refuses_all
 
 GONE_BY = 3
 
@@ -23,9 +25,16 @@ class Outage:
     patience_s: float
     _failed_first: int = 0  # probes in a row that were the first attempt of their question
     _refused_since: float | None = None  # with nothing else between
+    _turned_away: int = 0  # with no answer between
 
-    def ended(self, reply: Reply, where: str, now: float) -> None:
-        """An attempt came to `reply`. Raises RefusesAll."""
+    def ended(self, reply: Reply, where: str, now: float, *, alone: bool = False) -> None:
+        """An attempt came to `reply`; `alone`: it speaks for all. Raises `reply.stop`, RefusesAll."""
+        if reply.stop is not None:
+            self._turned_away += 1
+            if alone or reply.status not in DOUBTFUL or self._turned_away >= GONE_BY:
+                raise reply.stop
+        elif 200 <= reply.status < 300:
+            self._turned_away = 0
         if not reply.throttled:
             self._refused_since = None
             return

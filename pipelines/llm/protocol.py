@@ -14,7 +14,9 @@ from typing import Any
 
 import orjson
 
+from pipelines.errors import HeadraceError
 from pipelines.llm.answer import Failure, Usage
+from pipelines.llm.error_body import DETAIL_CHARS, failure_of, start_of, status_within, words, words_of
 from pipelines.llm.limits import SILENT, Limits
 from pipelines.llm.media import content_part
 from pipelines.llm.request import Request
@@ -22,10 +24,15 @@ from pipelines.llm.store import Kept
 
 PATHS = {"completion": "/v1/completions", "chat": "/v1/chat/completions", "embedding": "/v1/embeddings"}
 LIMIT = "max_tokens"
-DETAIL_CHARS = 300
 MOST = 1e12  # tokens, or USD, that one answer may be said to cost
-BROKEN_OFF = {"abort", "error", "insufficient_system_resource"}  # finish reasons of half a text
-FILTERS = {"content_filter", "content_policy_violation"}  # as a 400 names what refused the question
+# Finish reasons that are no success, in all spellings; a colon may follow, and what more there is to say.
+ENDS = {
+    **dict.fromkeys(("length", "max_tokens", "model_length"), Failure.LENGTH),
+    **dict.fromkeys(("content_filter", "safety", "recitation", "blocklist"), Failure.FILTERED),
+    **dict.fromkeys(("prohibited_content", "spii"), Failure.FILTERED),
+    "refusal": Failure.REFUSED,
+    **dict.fromkeys(("abort", "error", "insufficient_system_resource"), Failure.BROKEN_BODY),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +40,8 @@ class Reply:
     """One attempt's end. `throttled` is a 429; `retry_after_s` what the server asked to wait.
 
     `limits` is all that its headers say of limits; `reached`: there was a connection that held;
-    `left`: the request may have arrived, so it may be billed.
+    `left`: the request may have arrived, so it may be billed; `status` is what the response says, 0 without
+    one; `stop`: what ends the run if it concerns not this request alone.
     """
 
     kept: Kept
@@ -43,6 +51,8 @@ class Reply:
     limits: Limits = SILENT
     reached: bool = True
     left: bool = True
+    status: int = 0
+    stop: HeadraceError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,25 +137,28 @@ def read_reply(
     status: int, raw: bytes, kind: str, retry_after_s: float | None = None, limits: Limits = SILENT
 ) -> Reply:
     """What a response means; never raises for what a server may send."""
-    if status != 200:
-        failure = _failure_of(status, raw)
-        kept = Kept("", failure=failure, detail=f"HTTP {status}: {_said(raw)}")
-        return Reply(kept, raw, status == 429, retry_after_s, limits)
+    if not 200 <= status < 300:
+        throttled = status == 429 or (status == 402 and retry_after_s is not None)
+        failure = failure_of(status, raw, throttled=throttled)
+        kept = Kept("", failure=failure, detail=f"HTTP {status}: {words_of(raw)}")
+        return Reply(kept, raw, throttled, retry_after_s, limits, status=status)
     try:
         body = orjson.loads(raw)
         if "error" in body and not body.get("choices"):  # some gateways wrap it in a 200
-            kept = Kept("", failure=Failure.SERVER, detail=f"HTTP 200 with an error: {_said(raw)}")
+            if within := status_within(body["error"]):
+                return read_reply(within, raw, kind, retry_after_s, limits)
+            kept = Kept("", failure=Failure.SERVER, detail=f"HTTP 200 with an error: {words_of(raw)}")
         elif kind == "embedding":
             kept = Kept("", usage=_usage(body.get("usage") or {}))
         else:
             kept = _answer(body["choices"][0], kind, _usage(body.get("usage") or {}))
     except (orjson.JSONDecodeError, KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
         if raw.lstrip()[:1] == b"<":
-            kept = Kept("", failure=Failure.HTML, detail=f"HTML in place of a {kind} reply: {_start(raw)}")
+            kept = Kept("", failure=Failure.HTML, detail=f"HTML in place of a {kind} reply: {start_of(raw)}")
         else:
-            what = f"not a {kind} reply ({type(error).__name__}): {_start(raw)}"
+            what = f"not a {kind} reply ({type(error).__name__}): {start_of(raw)}"
             kept = Kept("", failure=Failure.BROKEN_BODY, detail=what)
-    return Reply(kept, raw, False, retry_after_s, limits)
+    return Reply(kept, raw, False, retry_after_s, limits, status=status)
 
 
 def read_vectors(raw: bytes, count: int) -> list[list[float]]:
@@ -154,7 +167,7 @@ def read_vectors(raw: bytes, count: int) -> list[list[float]]:
         data = sorted(orjson.loads(raw)["data"], key=lambda item: item["index"])
         vectors = [[float(x) for x in item["embedding"]] for item in data]
     except (KeyError, TypeError) as error:
-        raise ValueError(f"no list of embeddings: {_start(raw)}") from error
+        raise ValueError(f"no list of embeddings: {start_of(raw)}") from error
     if len(vectors) != count or not all(vectors):
         raise ValueError(f"{len(vectors)} embeddings for {count} texts")
     return vectors
@@ -193,31 +206,36 @@ def read_logprobs(raw: bytes, choice: int = 0) -> list[Token]:
             for token, value, top in zip(told["tokens"], told["token_logprobs"], tops, strict=True)
         ]
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-        raise ValueError(f"no log probabilities: {_start(raw)}") from error
+        raise ValueError(f"no log probabilities: {start_of(raw)}") from error
 
 
 def _answer(choice: Any, kind: str, usage: Usage) -> Kept:
-    message, name = (choice["message"], "content") if kind == "chat" else (choice, "text")
-    refusal = message.get("refusal") if kind == "chat" else None
     finish = choice.get("finish_reason") or ""
-    text = text_of(message.get(name) if finish else message[name])  # who has nothing to say may leave it out
-    if not isinstance(finish, str):
-        raise TypeError("finish_reason must be a string")
-    if finish in BROKEN_OFF or choice.get("error"):
-        detail = f"broken off ({finish or 'error'}): {_told(choice.get('error'))}"[:DETAIL_CHARS]
+    end = ENDS.get(finish.partition(":")[0].lower())
+    if end is Failure.BROKEN_BODY or choice.get("error"):
+        detail = f"broken off ({finish or 'error'}): {words(choice.get('error'))}"[:DETAIL_CHARS]
         return Kept("", finish, usage, Failure.BROKEN_BODY, detail)
-    if refusal:
-        return Kept("", finish, usage, Failure.REFUSED, str(refusal)[:DETAIL_CHARS])
-    if finish.startswith("content_filter"):  # with the kind of filter behind a colon
+    message, text = _said(choice, kind, ended=bool(finish))
+    refusal = message.get("refusal") if kind == "chat" else None
+    if refusal or end is Failure.REFUSED:
+        return Kept("", finish, usage, Failure.REFUSED, str(refusal or text)[:DETAIL_CHARS])
+    if end is Failure.FILTERED:
         return Kept("", finish, usage, Failure.FILTERED, "stopped by the content filter")
-    finish = "length" if finish == "model_length" else finish  # of the context
-    if finish == "length":
-        return Kept(text, finish, usage, Failure.LENGTH, "cut at max_tokens")
+    if end is Failure.LENGTH:
+        return Kept(text, "length", usage, Failure.LENGTH, "cut at max_tokens")
     if not text.strip() and kind == "chat" and message.get("tool_calls"):
         return Kept(_calls(message["tool_calls"]), finish, usage)
     if not text.strip():
         return Kept("", finish, usage, Failure.EMPTY, "the model wrote nothing")
     return Kept(text, finish, usage)
+
+
+def _said(choice: Any, kind: str, *, ended: bool) -> tuple[Any, str]:
+    """A choice's message and text; one that says why it ended may leave out what it does not have."""
+    if kind != "chat":
+        return choice, text_of(choice.get("text") if ended else choice["text"])
+    message = (choice.get("message") or {}) if ended else choice["message"]
+    return message, text_of(message.get("content") if ended else message["content"])
 
 
 def text_of(content: Any) -> str:
@@ -236,17 +254,29 @@ def _calls(calls: Any) -> str:
 
 
 def _usage(usage: Mapping[str, Any]) -> Usage:
-    cost, details = usage.get("cost"), usage.get("prompt_tokens_details")
-    cached = details.get("cached_tokens") if isinstance(details, Mapping) else 0
-    billed = isinstance(cost, (int, float)) and not isinstance(cost, bool) and 0 <= cost <= MOST
+    cost, details = _billed(usage), usage.get("prompt_tokens_details")
+    cached = details.get("cached_tokens") if isinstance(details, Mapping) else None
     asked, whole = _count(usage.get("prompt_tokens")), _count(usage.get("total_tokens"))
     return Usage(
         asked,
         max(_count(usage.get("completion_tokens")), whole - asked),  # some count thoughts in the total alone
-        float(cost or 0.0) if billed else 0.0,
-        _count(cached),
-        billed,
+        cost or 0.0,
+        _count(usage.get("prompt_cache_hit_tokens") if cached is None else cached),
+        cost is not None,
     )
+
+
+def _billed(usage: Mapping[str, Any]) -> float | None:
+    """USD that the seller says he charges, and lets others charge to a key of ours; None where unsaid."""
+    cost, details = _usd(usage.get("cost")), usage.get("cost_details")
+    if cost is None or usage.get("is_byok") is not True or not isinstance(details, Mapping):
+        return cost
+    return cost + (_usd(details.get("upstream_inference_cost")) or 0.0)
+
+
+def _usd(told: Any) -> float | None:
+    sound = isinstance(told, int | float) and not isinstance(told, bool) and 0 <= told <= MOST
+    return float(told) if sound else None
 
 
 def _count(tokens: Any) -> int:
@@ -254,39 +284,3 @@ def _count(tokens: Any) -> int:
     if not counted <= MOST:
         raise ValueError(f"{tokens} tokens")
     return max(0, int(counted))
-
-
-def _failure_of(status: int, raw: bytes) -> Failure:
-    if status in (429, 503, 529):
-        return Failure.OVERLOADED
-    if status in (408, 504):
-        return Failure.TIMEOUT
-    if status == 400 and codes_of(raw) & FILTERS:
-        return Failure.FILTERED
-    return Failure.SERVER if status >= 500 else Failure.BAD_REQUEST
-
-
-def codes_of(raw: bytes) -> set[str]:
-    """How an error body names its error; never by its message, which may quote the question."""
-    try:
-        error = orjson.loads(raw)["error"]
-        return {said for name in ("code", "type") if isinstance(said := error.get(name), str)}
-    except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
-        return set()
-
-
-def _said(raw: bytes) -> str:
-    """The server's own words, shortened, from its error body."""
-    try:
-        return _told(orjson.loads(raw)["error"])
-    except (orjson.JSONDecodeError, KeyError, TypeError):
-        return _start(raw)
-
-
-def _told(error: Any) -> str:
-    message = error["message"] if isinstance(error, dict) and "message" in error else error
-    return "nothing said" if message is None else str(message)[:DETAIL_CHARS]
-
-
-def _start(raw: bytes) -> str:
-    return " ".join(raw[:DETAIL_CHARS].decode("utf-8", "replace").split()) or "(empty body)"

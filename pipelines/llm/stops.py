@@ -6,10 +6,12 @@ Law: nothing more is sent; what is in flight is answered and kept; this is raise
 from __future__ import annotations
 
 from pipelines.errors import ConfigError, EnvironmentFault, HeadraceError
-from pipelines.llm.protocol import codes_of
+from pipelines.llm.error_body import FLAGGED, codes_of, words_of
 
 KEY_VARIABLES = ("HEADRACE_LLM_API_KEY", "OPENAI_API_KEY")
-EMPTY = {"insufficient_quota", "billing_hard_limit_reached"}  # as an account without funds is told
+EMPTY = {"insufficient_quota", "billing_hard_limit_reached", "budget_exceeded"}  # of an account without funds
+WRONG_KEY = "API_KEY_INVALID"
+DOUBTFUL = frozenset({403, 404, 405})  # may be of one request: a model that takes no images, a long prompt
 KEPT = "all answers so far are stored"
 
 
@@ -34,18 +36,25 @@ def out_of_funds(raw: bytes) -> bool:
     return any(word.encode() in raw for word in EMPTY)
 
 
-def stop_of(status: int, raw: bytes, where: str, path: str, model: str) -> HeadraceError | None:
-    """The end of the run that a response means, or None when it concerns its own request."""
-    if status in (401, 403):
+def stop_of(
+    status: int, raw: bytes, where: str, path: str, model: str, *, throttled: bool = False
+) -> HeadraceError | None:
+    """The end of the run that a response means, or None when it concerns its own request.
+
+    Those of DOUBTFUL do so only when several come in a row (`outage.py`); `throttled`: it told to wait.
+    """
+    codes = codes_of(raw) if status in (400, 403) else set()
+    if status == 401 or (status == 403 and FLAGGED not in codes) or WRONG_KEY in codes:
         cure = f"set {KEY_VARIABLES[0]} to a key of this endpoint"
-        return KeyRefused(f"the endpoint refuses the key (HTTP {status})", where=where, cure=cure)
-    empty = (status == 429 and out_of_funds(raw)) or (status == 400 and codes_of(raw) & EMPTY)
-    if status == 402 or empty:
+        what = f"the endpoint refuses the key (HTTP {status}): {words_of(raw)}"
+        return KeyRefused(what, where=where, cure=cure)
+    empty = (status == 402 and not throttled) or (status == 429 and out_of_funds(raw)) or codes & EMPTY
+    if empty:
         cure = f"top it up and run again: {KEPT}"
         return NoFunds("the endpoint's account has no funds", where=where, cure=cure)
     if status in (404, 405):
         cure = "check llm.base_url and llm.model"
-        what = f"the endpoint has no {path} or no model {model!r} (HTTP {status})"
+        what = f"the endpoint has no {path} or no model {model!r} (HTTP {status}): {words_of(raw)}"
         return ConfigError(what, where=where, cure=cure)
     if 300 <= status < 400:
         what = f"the endpoint sends its callers elsewhere (HTTP {status})"

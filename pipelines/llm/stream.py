@@ -7,6 +7,7 @@ is that error.
 
 from __future__ import annotations
 
+import codecs
 from typing import Any
 
 import orjson
@@ -22,6 +23,7 @@ class Pieces:
 
     def __init__(self) -> None:
         self.started = self.whole = False
+        self._sure = True
         self._line = b""
         self._data: list[bytes] = []
         self._bytes = 0
@@ -30,6 +32,8 @@ class Pieces:
 
     def feed(self, chunk: bytes) -> None:
         """Take bytes, cut anywhere. Raises ValueError for what is no event of the protocol."""
+        if not self._bytes:
+            chunk = chunk.removeprefix(codecs.BOM_UTF8)
         self._bytes += len(chunk)
         if self._bytes > MOST_BYTES:
             raise ValueError(f"a reply of more than {MOST_BYTES} bytes")
@@ -37,6 +41,8 @@ class Pieces:
         for line in (read.rstrip(b"\r") for read in lines):
             if line.startswith(b"data:"):
                 self._data.append(line[5:].lstrip(b" "))
+            elif line.startswith(b"error:"):  # as llama.cpp's server tells one
+                self._error(line[6:].strip())
             elif not line and self._data:
                 try:
                     self._event(b"\n".join(self._data))
@@ -48,14 +54,11 @@ class Pieces:
         """The joined body. Raises ValueError when the stream was cut off."""
         last = [*self._data, *([self._line[5:].strip()] if self._line.startswith(b"data:") else [])]
         ended = self._choices and all(choice["finish_reason"] for choice in self._choices.values())
-        if not (self.whole or ended or last == [DONE]):  # the last line end may be missing
+        if not (self.whole or (ended and self._sure) or last == [DONE]):  # the last line end may be missing
             raise ValueError("the stream was cut off")
         if "error" in self._head:
             return orjson.dumps(self._head)
         choices = [self._choices[i] for i in sorted(self._choices)]
-        for choice in choices:
-            if calls := choice.get("message", {}).get("tool_calls"):
-                choice["message"]["tool_calls"] = [calls[i] for i in sorted(calls)]
         return orjson.dumps(self._head | {"choices": choices})
 
     def _event(self, data: bytes) -> None:
@@ -66,8 +69,8 @@ class Pieces:
         event = orjson.loads(data)
         if not isinstance(event, dict):
             raise ValueError("an event that is no object")
-        if "error" in event:
-            self._head, self.whole = {"error": event["error"]}, True
+        if event.pop("error", None) is not None:
+            self._error(data)
             return
         for choice in event.pop("choices", None) or []:
             self._piece(choice)
@@ -75,26 +78,38 @@ class Pieces:
         self._head = {**event, **self._head} | ({"usage": usage} if usage else {})
         self._head["object"] = str(self._head.get("object", "")).removesuffix(".chunk")
 
+    def _error(self, told: bytes) -> None:
+        """The stream is over: its error is all that counts of it."""
+        try:
+            error = orjson.loads(told)
+        except orjson.JSONDecodeError:
+            error = told.decode("utf-8", "replace")
+        self._head = {"error": error["error"] if isinstance(error, dict) and "error" in error else error}
+        self.whole = True
+
     def _piece(self, piece: dict[str, Any]) -> None:
         index = int(piece.get("index") or 0)
         choice = self._choices.setdefault(index, {"index": index, "finish_reason": None})
+        delta = piece.get("delta") or {}
+        if choice["finish_reason"] and (piece.get("text") or delta.get("content")):
+            self._sure = False  # each piece says why it ended: so none says that it is the last
         choice["finish_reason"] = piece.get("finish_reason") or choice["finish_reason"]
         if piece.get("error"):
             choice["error"] = piece["error"]
         if "text" in piece:
             choice["text"] = choice.get("text", "") + (piece["text"] or "")
         if "delta" in piece:
-            _append(choice.setdefault("message", {"role": "assistant", "content": None}), piece["delta"])
+            _append(choice.setdefault("message", {"role": "assistant", "content": None}), delta)
         if piece.get("logprobs"):
             _extend(choice.setdefault("logprobs", {}), piece["logprobs"])
 
 
 def _append(message: dict[str, Any], delta: dict[str, Any]) -> None:
-    """Texts grow; calls of tools grow by their index; the role is said once."""
+    """Texts grow; calls of tools grow each in its own; the role is said once."""
     for name, value in delta.items():
         if name == "tool_calls":
             for call in value or []:
-                _append_call(message.setdefault("tool_calls", {}), call)
+                _append_call(message.setdefault("tool_calls", []), call)
         elif name == "role":
             message["role"] = value or message["role"]
         elif isinstance(value, str) or (name == "content" and value):
@@ -103,14 +118,18 @@ def _append(message: dict[str, Any], delta: dict[str, Any]) -> None:
             message[name] = value
 
 
-def _append_call(calls: dict[int, dict[str, Any]], piece: dict[str, Any]) -> None:
-    call = calls.setdefault(
-        int(piece["index"]), {"type": "function", "function": {"name": "", "arguments": ""}}
-    )
-    if piece.get("id"):
-        call["id"] = piece["id"]
-    for name in ("name", "arguments"):
-        call["function"][name] += (piece.get("function") or {}).get(name) or ""
+def _append_call(calls: list[dict[str, Any]], piece: dict[str, Any]) -> None:
+    """To the call of the same index, or the last one where none is told; a new id is a new call's."""
+    index, name = piece.get("index"), piece.get("id")
+    same = [c for c in calls if index is None or c["index"] == index][-1:]
+    if not same or (name and same[0].get("id") and name != same[0]["id"]):
+        calls.append({"type": "function", "function": {"name": "", "arguments": ""}, "index": index})
+        same = calls[-1:]
+    (call,) = same
+    if name:
+        call["id"] = name
+    for part in ("name", "arguments"):
+        call["function"][part] += (piece.get("function") or {}).get(part) or ""
 
 
 def _extend(known: dict[str, Any], more: dict[str, Any]) -> None:

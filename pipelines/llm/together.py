@@ -17,6 +17,7 @@ from typing import Any
 
 import orjson
 
+from pipelines.llm.answer import TRANSIENT
 from pipelines.llm.job import Asked, Job
 from pipelines.llm.protocol import Reply, read_reply
 
@@ -97,24 +98,42 @@ def same_question(job: Job) -> str:
 
 
 def split(reply: Reply, kind: str, count: int) -> list[Reply]:
-    """One reply a sample, in the order of the choices, at most `count`; a failure of all is each one's."""
+    """One reply a sample, at most `count` and at least one; a failure of all is each one's.
+
+    A choice that broke off is left out where another is sound, and the sound ones bear the whole bill.
+    """
     try:
         body = orjson.loads(reply.body)
-        choices = sorted(body["choices"], key=lambda choice: choice["index"])[:count]
+        told = [choice for choice in body["choices"] if isinstance(choice, dict)]
     except (ValueError, KeyError, TypeError):
-        choices = []
-    if reply.kept.failure is not None and len(choices) < 2:
-        return [reply] * count if not choices else [reply]
+        return [reply] * count
+    placed = sorted((c["index"] if isinstance(c.get("index"), int) else n, n) for n, c in enumerate(told))
+    choices = [told[n] for _, n in placed[:count]]
+    sound = [c for c in choices if _alone(body, c, kind).kept.failure not in TRANSIENT]
+    if not sound:
+        return [reply] * count
     usage = body.get("usage")
     if isinstance(usage, dict):  # with the thoughts that the total alone may have
         usage = usage | {"completion_tokens": reply.kept.usage.completion_tokens}
-    usages = _shares(usage, [_length(choice) for choice in choices])
-    replies = []
-    for choice, usage in zip(choices, usages, strict=True):
-        own = body | {"choices": [choice | {"index": 0}]} | ({"usage": usage} if usage else {})
-        told = read_reply(200, orjson.dumps(own), kind)
-        replies.append(replace(reply, kept=told.kept, body=told.body))
-    return replies
+    usages = _shares(usage, [_length(choice) for choice in sound])
+    owned = [_alone(body, choice, kind, share) for choice, share in zip(sound, usages, strict=True)]
+    return [replace(reply, kept=own.kept, body=own.body) for own in owned]
+
+
+def sound_first(reply: Reply, kind: str, count: int) -> Reply:
+    """The reply to several samples as its first sound choice says it; as it is where none is."""
+    if reply.kept.failure not in TRANSIENT:
+        return reply
+    first = split(reply, kind, count)[0]
+    if first.kept.failure in TRANSIENT:
+        return reply
+    return replace(reply, kept=replace(first.kept, usage=reply.kept.usage))
+
+
+def _alone(body: dict[str, Any], choice: Any, kind: str, usage: dict[str, Any] | None = None) -> Reply:
+    """What would have come for one choice."""
+    own = body | {"choices": [choice | {"index": 0}]} | ({"usage": usage} if usage else {})
+    return read_reply(200, orjson.dumps(own), kind)
 
 
 def _length(choice: Any) -> int:

@@ -16,7 +16,7 @@ import asyncio
 import time
 import urllib.request
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -80,7 +80,7 @@ class Transport:
         await self._session.close()
 
     async def attempt(self, url: str, kind: str, model: str, body: bytes, key: str) -> Reply:
-        """Send once. Raises HeadraceError only for what would meet every request alike."""
+        """Send once. Raises HeadraceError for an address or a certificate that meets every request alike."""
         target, sending = self._targets.get((url, kind)) or self._target(url, kind), Sending()
         token = SENDING.set(sending)
         try:
@@ -123,13 +123,16 @@ class Transport:
             return _failed(Failure.NETWORK, f"{type(error).__name__} at {target.where}", left=left)
         except _Broken as error:
             return Reply(Kept("", failure=Failure.BROKEN_BODY, detail=str(error)))
-        if status != 200 and (stop := stop_of(status, raw, target.where, PATHS[kind], model)) is not None:
-            raise stop
-        return read_reply(status, raw, kind, limits.retry_after_s, limits)
+        reply = read_reply(status, raw, kind, limits.retry_after_s, limits)
+        if 200 <= reply.status < 300:
+            return reply
+        where, path = target.where, PATHS[kind]
+        stop = stop_of(reply.status, raw, where, path, model, throttled=reply.throttled)
+        return replace(reply, stop=stop)
 
     async def _read(self, response: aiohttp.ClientResponse) -> bytes:
         """The whole body; a stream joined. Raises _Broken, and what the connection raises."""
-        if response.status == 200 and response.content_type == "text/event-stream":
+        if response.ok and response.content_type == "text/event-stream":
             return await self._joined(response)
         if (response.content_length or 0) > MOST_BYTES:
             raise _Broken(f"a reply of {response.content_length} bytes")

@@ -167,10 +167,11 @@ async def _respond(
         return web.Response(text='{"choices": [{"text": "cut off in the mid', content_type="application/json")
     if "status" in fault:
         said = fault.get("body", f"scripted {fault['status']}")
-        error = {"error": {"message": said, "code": fault.get("code")}}
+        error = fault.get("raw") or {"error": {"message": said, "code": fault.get("code")}}
         return web.json_response(error, status=fault["status"], headers=fault.get("headers", {}))
     if "error" in fault:
-        return web.json_response({"error": {"message": fault["error"]}})
+        told = fault["error"]
+        return web.json_response({"error": told if isinstance(told, dict) else {"message": told}})
     good = _good(request.path, body, fault, answers)
     return await _stream(request, good, fault) if body.get("stream") else web.json_response(good)
 

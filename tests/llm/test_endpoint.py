@@ -14,6 +14,7 @@ from questions import question, settings
 
 from pipelines.data.config import load
 from pipelines.errors import ConfigError, EnvironmentFault
+from pipelines.llm import courier
 from pipelines.llm.answer import Failure
 from pipelines.llm.client import open_client
 from pipelines.llm.request import Request, Sampling
@@ -32,11 +33,12 @@ def free_port() -> int:
     ("fault", "error"),
     [
         ({"status": 401}, KeyRefused),
-        ({"status": 403}, KeyRefused),
         ({"status": 402}, NoFunds),
         ({"status": 429, "body": "insufficient_quota"}, NoFunds),
         ({"status": 400, "code": "billing_hard_limit_reached"}, NoFunds),
-        ({"status": 404}, ConfigError),
+        ({"status": 400, "code": "budget_exceeded"}, NoFunds),
+        ({"status": 400, "code": "API_KEY_INVALID"}, KeyRefused),
+        ({"error": {"code": 401, "message": "no such key"}}, KeyRefused),
         ({"status": 307, "headers": {"Location": "http://elsewhere.invalid/"}}, ConfigError),
     ],
 )
@@ -53,6 +55,63 @@ def test_what_meets_every_row_stops_the_sending_and_keeps_what_is_in_flight(
     good = [r["key"] for r in server.requests() if r["fault"] is None]
     with Store(tmp_path / "s") as store:
         assert store.count() == len(good) >= 3, "an answer that was paid for is lost"
+
+
+@pytest.mark.parametrize(("status", "error"), [(403, KeyRefused), (404, ConfigError), (405, ConfigError)])
+def test_what_may_be_one_rows_own_fails_that_row_and_stops_the_run_when_no_other_is_answered(
+    serve, tmp_path: Path, status: int, error: type[Exception]
+) -> None:
+    fault = {"status": status, "body": "not this one"}
+    server = serve({"faults": [fault, None, fault, fault, None, fault]})
+    with open_client(settings(server.url, concurrency=1), tmp_path / "s") as client:
+        ends = [(a.failure, a.detail) for a in client.answers(map(question, range(10)))]
+    assert Counter(ends) == {(Failure.BAD_REQUEST, f"HTTP {status}: not this one"): 4, (None, ""): 6}
+    turned = serve({"faults": [None, *[fault] * 9]})
+    with (
+        open_client(settings(turned.url, concurrency=1), tmp_path / "t") as client,
+        pytest.raises(error, match="not this one"),
+    ):
+        list(client.answers(map(question, range(10))))
+    assert len(turned.requests()) == 4
+
+
+def test_a_question_that_a_moderation_flags_is_filtered_and_asked_once(serve, tmp_path: Path) -> None:
+    flagged = {"message": "flagged", "code": 403, "metadata": {"reasons": ["violence"], "flagged_input": "x"}}
+    server = serve({"faults": [{"raw": {"error": flagged}, "status": 403}] * 3})
+    for _ in range(2):
+        with open_client(settings(server.url, concurrency=1), tmp_path / "s") as client:
+            ends = Counter(a.failure for a in client.answers(map(question, range(5))))
+        assert ends == {Failure.FILTERED: 3, None: 2}
+    assert len(server.requests()) == 5
+
+
+def test_answers_in_flight_when_a_run_stops_are_kept_however_slow_they_are(
+    serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(courier, "DRAIN_S", 0.1)
+    monkeypatch.setattr(courier, "NOTICE_S", 0.2)
+    slow = {"late_s": 0.6}
+    server = serve({"faults": [slow, slow, {"status": 401}, slow]})
+    with (
+        open_client(settings(server.url, concurrency=4, stream=True), tmp_path / "s") as client,
+        pytest.raises(KeyRefused),
+    ):
+        list(client.answers(map(question, range(20))))
+    assert "stops, and waits for 3 answers in flight" in capsys.readouterr().err
+    with Store(tmp_path / "s") as store:
+        assert store.count() == 3
+
+
+def test_a_402_that_tells_to_wait_is_waited_for(serve, tmp_path: Path) -> None:
+    server = serve({"faults": [{"status": 402, "headers": {"Retry-After": "0.1"}}] * 3})
+    with open_client(settings(server.url, concurrency=1, retries=0), tmp_path / "s") as client:
+        assert all(a.ok for a in client.answers(map(question, range(3))))
+
+
+def test_a_429_within_a_200_waits_and_spends_no_retry(serve, tmp_path: Path) -> None:
+    server = serve({"faults": [{"error": {"code": 429, "message": "upstream is busy"}}] * 3})
+    with open_client(settings(server.url, concurrency=1, retries=0), tmp_path / "s") as client:
+        assert all(a.ok for a in client.answers(map(question, range(3))))
 
 
 def test_a_400_that_only_quotes_a_word_for_an_empty_account_fails_its_own_row(serve, tmp_path: Path) -> None:

@@ -53,6 +53,7 @@ def test_retry_after_is_read_as_milliseconds_seconds_or_a_date() -> None:
         ({"Retry-After": "-3"}, 0.0),
         ({"retry-after-ms": "never", "Retry-After": "2"}, 2.0),
         ({"Retry-After": "inf", "x-ratelimit-remaining-tokens": "5"}, None),
+        ({"x-ratelimit-remaining-requests": "-1", "x-ratelimit-reset-requests": "60"}, None),
     ):
         assert read_limits(headers, NOW.timestamp()).retry_after_s == seconds
 

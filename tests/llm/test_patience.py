@@ -17,7 +17,7 @@ from pipelines.llm.protocol import Reply, read_reply
 from pipelines.llm.store import Kept
 from pipelines.llm.together import split
 
-BROKEN, LENGTH = Failure.BROKEN_BODY, Failure.LENGTH
+BROKEN, LENGTH, REFUSED = Failure.BROKEN_BODY, Failure.LENGTH, Failure.REFUSED
 jitters = st.floats(0, 0.999)
 
 
@@ -142,6 +142,24 @@ def test_retry_after_is_read_as_seconds_and_as_a_date() -> None:
         (500, b"<html>", "chat", Failure.SERVER),
         (503, b"", "chat", Failure.OVERLOADED),
         (529, b"", "chat", Failure.OVERLOADED),
+        (498, b"", "chat", Failure.OVERLOADED),
+        (409, b"", "chat", Failure.SERVER),
+        (499, b"", "chat", Failure.SERVER),
+        (400, b'{"error":{"code":"json_validate_failed","message":"no"}}', "chat", BROKEN),
+        (403, b'{"error":{"metadata":{"reasons":["x"]}}}', "chat", Failure.FILTERED),
+        (400, b'[{"error":{"code":400,"message":"no"}}]', "chat", Failure.BAD_REQUEST),
+        (200, b'{"error":{"code":400,"message":"too long"}}', "chat", Failure.BAD_REQUEST),
+        (200, b'{"error":{"code":"429","message":"said as a text"}}', "chat", Failure.SERVER),
+        (202, b'{"choices":[{"text":" 4","finish_reason":"stop"}]}', "completion", None),
+        (
+            200,
+            b'{"choices":[{"message":null,"finish_reason":"content_filter: X"}]}',
+            "chat",
+            Failure.FILTERED,
+        ),
+        (200, b'{"choices":[{"finish_reason":"SAFETY"}]}', "chat", Failure.FILTERED),
+        (200, b'{"choices":[{"message":{"content":"I won\'t"},"finish_reason":"refusal"}]}', "chat", REFUSED),
+        (200, b'{"choices":[{"message":{"content":"cut"},"finish_reason":"max_tokens"}]}', "chat", LENGTH),
     ],
 )
 def test_every_response_is_an_answer_or_a_failure_of_a_named_kind(
@@ -157,6 +175,25 @@ def test_a_content_in_parts_is_its_texts_without_what_was_but_thought() -> None:
     ]
     raw = orjson.dumps({"choices": [{"message": {"content": parts}, "finish_reason": "stop"}]})
     assert read_reply(200, raw, "chat").kept.text == "4"
+
+
+@pytest.mark.parametrize(
+    ("usage", "usd", "cached"),
+    [
+        ({"cost": 0.5}, 0.5, 0),
+        ({"cost": 0.5, "cost_details": {"upstream_inference_cost": 2.0}}, 0.5, 0),
+        ({"cost": 0.5, "is_byok": True, "cost_details": {"upstream_inference_cost": 2.0}}, 2.5, 0),
+        ({"cost": 0, "is_byok": True, "cost_details": {"upstream_inference_cost": None}}, 0.0, 0),
+        ({"prompt_cache_hit_tokens": 64}, 0.0, 64),
+        ({"prompt_cache_hit_tokens": 64, "prompt_tokens_details": {"cached_tokens": 32}}, 0.0, 32),
+    ],
+)
+def test_what_others_charge_to_our_own_key_is_money_too_and_cached_tokens_are_read_where_they_stand(
+    usage: dict, usd: float, cached: int
+) -> None:
+    raw = orjson.dumps({"choices": [{"text": "4", "finish_reason": "stop"}], "usage": usage})
+    told = read_reply(200, raw, "completion").kept.usage
+    assert (told.cost_usd, told.cached_tokens, told.billed) == (usd, cached, "cost" in usage)
 
 
 def test_thoughts_that_the_total_alone_counts_are_paid_as_written_and_shared_out() -> None:

@@ -148,10 +148,49 @@ def test_parts_of_a_content_grow_too_and_a_choice_that_breaks_off_is_no_answer()
     assert kept.failure is Failure.BROKEN_BODY and "engine died" in kept.detail and kept.text == ""
 
 
-def test_an_error_told_in_a_stream_is_that_error() -> None:
-    body = joined(events(delta(content="half"), {"error": {"message": "engine died"}}, done=False))
+@pytest.mark.parametrize(
+    "told",
+    [
+        b'data: {"error": {"message": "engine died"}}\n\n',
+        b'error: {"message": "engine died"}\n\ndata: [DONE]\n\n',
+        b'error: {"error": {"message": "engine died"}}\n\n',
+        b"error: engine died\n\n",
+    ],
+)
+def test_an_error_told_in_a_stream_is_that_error(told: bytes) -> None:
+    body = joined(events(delta(content="half"), done=False) + told)
     kept = read_reply(200, orjson.dumps(body), "chat").kept
     assert kept.failure is Failure.SERVER and "engine died" in kept.detail
+
+
+def test_what_a_stream_says_of_nothing_is_nothing() -> None:
+    silent = HEAD | {"error": None, "choices": [{"index": 0, "delta": None, "finish_reason": None}]}
+    raw = b"\xef\xbb\xbf" + events(silent, delta(content="4"), delta(finish="stop"))
+    assert read_reply(200, orjson.dumps(joined(raw)), "chat").kept.text == "4"
+
+
+def test_a_stream_of_which_each_piece_says_why_it_ended_is_whole_only_when_done_is_said() -> None:
+    said = [delta(content=word, finish="stop") for word in ("one ", "two ", "three")]
+    with pytest.raises(ValueError, match="cut off"):
+        joined(events(*said, done=False))
+    assert joined(events(*said))["choices"][0]["message"]["content"] == "one two three"
+
+
+@pytest.mark.parametrize("index", [0, None])
+def test_calls_of_tools_that_share_an_index_or_have_none_are_told_apart_by_their_ids(
+    index: int | None,
+) -> None:
+    def call(name: str, arguments: str, **more: str) -> dict:
+        place = {} if index is None else {"index": index}
+        return place | more | {"function": {"name": name, "arguments": arguments}}
+
+    calls = [call("a", '{"x":', id="1"), call("", "1}"), call("b", '{"y":2}', id="2")]
+    body = joined(events(*[delta(tool_calls=[c]) for c in calls], delta(finish="tool_calls")))
+    kept = read_reply(200, orjson.dumps(body), "chat").kept
+    assert orjson.loads(kept.text) == [
+        {"name": "a", "arguments": '{"x":1}'},
+        {"name": "b", "arguments": '{"y":2}'},
+    ]
 
 
 @pytest.mark.parametrize("kind", ["completion", "chat"])

@@ -18,7 +18,7 @@ from pipelines.llm.job import Asked, Attempt, Job
 from pipelines.llm.protocol import Reply, read_reply
 from pipelines.llm.request import named_request
 from pipelines.llm.store import Kept
-from pipelines.llm.together import Together, same_question, split
+from pipelines.llm.together import Together, same_question, sound_first, split
 
 USAGE = {
     "prompt_tokens": 101,
@@ -63,6 +63,42 @@ def test_each_choice_has_its_own_outcome() -> None:
     told["choices"][0]["finish_reason"] = "length"  # they came in reverse
     replies = split(read_reply(200, orjson.dumps(told), "completion"), "completion", 3)
     assert [r.kept.failure for r in replies] == [None, Failure.EMPTY, Failure.LENGTH]
+
+
+def test_a_choice_that_broke_off_is_left_out_and_the_sound_ones_bear_the_whole_bill() -> None:
+    choices = [
+        {"index": 0, "text": "half", "finish_reason": "error"},
+        {"index": 1, "text": "4", "finish_reason": "stop"},
+        {"index": 2, "text": "5", "finish_reason": "stop"},
+    ]
+    reply = read_reply(200, orjson.dumps({"choices": choices, "usage": USAGE}), "completion")
+    assert reply.kept.failure is Failure.BROKEN_BODY
+    whole = sound_first(reply, "completion", 3)
+    assert whole.kept.failure is None and whole.kept.usage.completion_tokens == 17
+    own = split(whole, "completion", 3)
+    assert [r.kept.text for r in own] == ["4", "5"]
+    assert sum(r.kept.usage.prompt_tokens for r in own) == 101
+    assert sum(r.kept.usage.completion_tokens for r in own) == 17
+    none = read_reply(200, orjson.dumps({"choices": choices[:1], "usage": USAGE}), "completion")
+    assert sound_first(none, "completion", 3) is none
+    assert [r.kept.failure for r in split(none, "completion", 3)] == [Failure.BROKEN_BODY] * 3
+
+
+@pytest.mark.parametrize("index", [None, 0, "1"])
+def test_choices_whose_index_is_untold_are_those_of_the_samples_in_their_order(
+    index: int | str | None,
+) -> None:
+    told = {} if index is None else {"index": index}
+    choices = [told | {"text": str(n), "finish_reason": "stop"} for n in range(3)]
+    replies = split(read_reply(200, orjson.dumps({"choices": choices}), "completion"), "completion", 3)
+    assert [r.kept.text for r in replies] == ["0", "1", "2"]
+
+
+@given(st.recursive(st.none() | st.booleans() | st.text(max_size=5), lambda v: st.lists(v, max_size=3)))
+def test_no_body_whatever_leaves_all_samples_without_a_reply(choices: object) -> None:
+    for body in ({"choices": choices}, {"choices": [choices, {"text": "4"}]}, choices):
+        reply = read_reply(200, orjson.dumps(body), "completion")
+        assert 1 <= len(split(sound_first(reply, "completion", 3), "completion", 3)) <= 3
 
 
 def test_a_failure_of_the_call_is_that_of_each_sample() -> None:
