@@ -24,9 +24,10 @@ import orjson
 import uvloop
 
 from pipelines.errors import EnvironmentFault, StageError
+from pipelines.llm.answer import Failure
 from pipelines.llm.prices import price_of
 from pipelines.llm.request import Media, Request
-from pipelines.llm.stops import EndpointGone
+from pipelines.llm.stops import EndpointGone, unfit
 from pipelines.llm.store import KEPT_FAILURES, Kept, Record, Store
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ class Courier:
     def embed(self, model: str, prompts: list[str]) -> list[list[float]]:
         """Vectors of one batch from an embeddings endpoint, in order.
 
-        Raises EnvironmentFault, StageError where a cap leaves no room for them.
+        Raises EnvironmentFault, UnfitTexts, StageError where a cap leaves no room for them.
         """
         if self.budget is None:
             vectors, reply = self.run(self._embed(model, prompts))
@@ -154,6 +155,8 @@ class Courier:
                 self.spent.cost_usd += self.budget.settle(paid.key, paid.done, reply.kept)
         known = reply.kept.usage.billed or price_of(self.settings.prices, model, ours=self.backend.ours)
         self.spent.unpriced += 0 if known else len(prompts)
+        if not vectors and reply.kept.failure in (Failure.BAD_REQUEST, Failure.FILTERED):
+            raise unfit(model, prompts, reply.kept.detail)
         if not vectors:
             what = f"the endpoint gives no embeddings of {model}: {reply.kept.detail}"
             raise EnvironmentFault(what, cure="see the endpoint's own log, then run again")

@@ -20,6 +20,7 @@ from pipelines.errors import ConfigError, EnvironmentFault, nearest
 from pipelines.llm.backends.replay import no_vector
 from pipelines.llm.models import models_dir
 from pipelines.llm.request import Request, request_key
+from pipelines.llm.stops import UnfitTexts
 from pipelines.llm.verified import is_verified, remember, sha256_of
 from pipelines.llm.waiting import Waiting
 
@@ -79,12 +80,11 @@ def _made(client: Client, encoder: Encoder, missing: dict[str, str]) -> Iterator
             mine = _mine(client.claims, list(missing), owner, wait.stalled)
             known = client.store.embeddings(mine or missing)  # another run may have been faster
             fresh = [k for k in missing if k in mine and k not in known]
-            if fresh:
-                made = encoder.encode([missing[k] for k in fresh])
-                rows = [(k, missing[k], v) for k, v in zip(fresh, made, strict=True)]
+            for keys, made in _encoded(encoder, {k: missing[k] for k in fresh}):
+                rows = [(k, missing[k], v) for k, v in zip(keys, made, strict=True)]
                 client.store.put_embeddings(encoder.identity, rows)
-                client.spent.embedded += len(fresh)
-                known |= client.store.embeddings(fresh)
+                client.spent.embedded += len(keys)
+                known |= client.store.embeddings(keys)
         finally:
             client.claims.give_all(owner)
         for key in known:
@@ -93,6 +93,26 @@ def _made(client: Client, encoder: Encoder, missing: dict[str, str]) -> Iterator
         wait.look(() if known else missing)
         if not known:
             time.sleep(TURN_S)
+
+
+def _encoded(encoder: Encoder, texts: dict[str, str]) -> Iterator[tuple[list[str], np.ndarray]]:
+    """Keys and their vectors, at once, or in pieces around a text that an endpoint refuses.
+
+    Raises StageError for one that it refuses by itself, after the others.
+    """
+    left, refused = [list(texts)] if texts else [], None
+    while left:
+        keys = left.pop()
+        try:
+            made = encoder.encode([texts[k] for k in keys])
+        except UnfitTexts as error:
+            half = len(keys) // 2
+            left += [keys[half:], keys[:half]] if half else []
+            refused = refused if half else error
+        else:
+            yield keys, made
+    if refused is not None:
+        raise refused
 
 
 def _mine(claims: Claims, missing: Sequence[str], owner: object, stalled: Mapping[str, int]) -> set[str]:
@@ -167,7 +187,8 @@ class Endpoint:
     def encode(self, prompts: Sequence[str]) -> np.ndarray:
         import numpy as np
 
-        vectors = np.asarray(self._client.courier().embed(self._model, list(prompts)), dtype=np.float32)
+        told = self._client.courier().embed(self._model, list(prompts))
+        vectors = np.asarray(told, dtype=np.float32)
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         return np.asarray(vectors / np.maximum(lengths, np.finfo(np.float32).tiny), dtype=np.float32)
 

@@ -5,13 +5,16 @@ Law: nothing more is sent; what is in flight is answered and kept; this is raise
 
 from __future__ import annotations
 
-from pipelines.errors import ConfigError, EnvironmentFault, HeadraceError
+from collections.abc import Sequence
+
+from pipelines.errors import ConfigError, EnvironmentFault, HeadraceError, StageError
 from pipelines.llm.error_body import FLAGGED, codes_of, words_of
 
 KEY_VARIABLES = ("HEADRACE_LLM_API_KEY", "OPENAI_API_KEY")
 EMPTY = {"insufficient_quota", "billing_hard_limit_reached", "budget_exceeded"}  # of an account without funds
 WRONG_KEY = "API_KEY_INVALID"
 DOUBTFUL = frozenset({403, 404, 405})  # may be of one request: a model that takes no images, a long prompt
+LONGEST = 60  # characters of a text that is shown
 KEPT = "all answers so far are stored"
 
 
@@ -29,6 +32,19 @@ class EndpointGone(EnvironmentFault):
 
 class RefusesAll(EnvironmentFault):
     """It tells every request to wait, for longer than one has patience."""
+
+
+class UnfitTexts(StageError):
+    """One at least of the texts is none that the endpoint embeds."""
+
+
+def unfit(model: str, texts: Sequence[str], why: str) -> UnfitTexts:
+    """The end of a call for embeddings that is wrong itself."""
+    shown = texts[0] if len(texts[0]) <= LONGEST else f"{texts[0][: LONGEST - 1]}…"
+    what = f"{model} embeds no text of {len(texts[0])} characters that begins {shown!r}: {why}"
+    return UnfitTexts(
+        what, cure="shorten it, leave its row out, or choose another model; the others are stored"
+    )
 
 
 def out_of_funds(raw: bytes) -> bool:

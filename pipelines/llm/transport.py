@@ -25,6 +25,7 @@ from yarl import URL
 
 from pipelines.errors import ConfigError, EnvironmentFault
 from pipelines.llm.answer import Failure
+from pipelines.llm.backends.openai import at
 from pipelines.llm.connections import SENDING, Connector, Sending
 from pipelines.llm.limits import read_limits
 from pipelines.llm.protocol import PATHS, Reply, read_reply
@@ -173,7 +174,7 @@ class Transport:
             raise ConfigError(what, where=where, cure=f"take the one out, or unset {KEY_VARIABLES[0]}")
         try:
             proxy = None if self._ours else _proxy(url)
-            target = _Target(URL(url + PATHS[kind]), where, proxy, secret)
+            target = _Target(URL(at(url, PATHS[kind])), where, proxy, secret)
         except ValueError:  # which would name a password
             raise ConfigError("is not an address of an endpoint", where=where, cure=cure) from None
         self._targets[url, kind] = target

@@ -6,7 +6,7 @@ the log, written before anything is answered: path, key, attempt, fault, body.
 
 Script, JSON: {"faults": [...], "poison": {...}, "shares": {"429": 0.3, ...}, "seed": 0}
 - "faults" are given to the first requests, one each, in order of arrival; null is a good answer;
-- "poison" is given to every request whose prompt has the text in it: {"text": fault};
+- "poison" is given to every request whose prompt (or texts to embed) has the text in it: {"text": fault};
 - "shares" make the same attempt at the same question meet the same fault, whatever the order.
 A fault is a dict: {"status": 429, "headers": {...}, "body": "...", "code": "..."}, {"hang": true},
 {"drop": true}, {"html": true}, {"garbage": true}, {"finish": "length"}, {"text": ""}, {"refusal": "no"},
@@ -133,7 +133,8 @@ async def _serve(options: argparse.Namespace) -> None:
 
     async def handle(request: web.Request) -> web.StreamResponse:
         body = await request.json()
-        attempt, fault = script.next(_digest(body), str(body.get("prompt") or body.get("messages")))
+        text = str(body.get("prompt") or body.get("messages") or body.get("input"))
+        attempt, fault = script.next(_digest(body), text)
         key = request.headers.get("X-Client-Request-Id", "")
         line = {"path": request.path, "key": key, "attempt": attempt, "fault": fault, "body": body}
         line["headers"] = {k: v for k, v in request.headers.items() if k.lower() == "authorization"}

@@ -13,10 +13,11 @@ import pytest
 from questions import question, settings
 from scripted_server import ScriptedServer, answer_to
 
-from pipelines.errors import ConfigError, EnvironmentFault
+from pipelines.errors import ConfigError, EnvironmentFault, StageError
 from pipelines.llm.answer import Answer, Failure
+from pipelines.llm.backends.openai import address, at
 from pipelines.llm.client import Client, open_client
-from pipelines.llm.protocol import read_reply
+from pipelines.llm.protocol import PATHS, read_reply
 from pipelines.llm.request import Request, Sampling
 from pipelines.llm.settings import Settings
 
@@ -155,6 +156,22 @@ def test_a_row_that_is_no_unicode_fails_alone(serve, tmp_path: Path) -> None:
     assert [a.failure for a in answers] == [Failure.BAD_REQUEST, None]
 
 
+@pytest.mark.parametrize(
+    ("told", "asked"),
+    [
+        ("https://h", "https://h/v1/chat/completions"),
+        ("https://h/v1/", "https://h/v1/chat/completions"),
+        ("https://h/api/v1", "https://h/api/v1/chat/completions"),
+        ("https://r.openai.azure.com/openai/v1", "https://r.openai.azure.com/openai/v1/chat/completions"),
+        ("https://h/v1beta/openai/", "https://h/v1beta/openai/chat/completions"),
+        ("https://h/api/paas/v4", "https://h/api/paas/v4/chat/completions"),
+        ("https://v2.h/view", "https://v2.h/view/v1/chat/completions"),
+    ],
+)
+def test_an_address_may_name_the_version_of_its_paths_or_leave_it_out(told: str, asked: str) -> None:
+    assert at(address(told, "llm.base_url"), PATHS["chat"]) == asked
+
+
 @pytest.mark.parametrize("status", [401, 403])
 def test_a_refused_key_stops_the_run_and_keeps_what_was_answered(serve, tmp_path: Path, status: int) -> None:
     server, store = serve({"faults": [None, None, *[{"status": status}] * 3]}), tmp_path / "s.sqlite"
@@ -279,6 +296,10 @@ def test_the_environment_wins_over_params(serve, tmp_path: Path, monkeypatch: py
         (Settings(model="smollm-135m"), "unknown model 'smollm-135m'.*did you mean 'smollm2-135m'"),
         (Settings(backend="openai"), "llm.base_url must start with http"),
         (Settings(backend="openai", base_url="http://127.0.0.1:99999"), "llm.base_url is no address"),
+        (
+            Settings(backend="openai", base_url="https://h/openai?api-version=1"),
+            "llm.base_url ends in a query",
+        ),
         (Settings(backend="openai", base_url="http://[::1"), "llm.base_url is no address"),
         (Settings(backend="openai", base_url="http://"), "llm.base_url is no address"),
         (Settings(concurrency=0), "llm.concurrency: must be above 0, is 0"),
@@ -314,6 +335,20 @@ def test_an_endpoints_embeddings_are_unit_vectors_in_order_and_asked_once(serve,
     assert first.dtype == np.float32 and np.allclose(np.linalg.norm(first, axis=1), 1)
     assert np.array_equal(first[0], first[2]) and np.array_equal(again, first[[1, 0]])
     assert [r["body"]["input"] for r in server.requests()] == [["b", "a"]] * 2
+
+
+def test_a_text_that_an_endpoint_does_not_embed_is_named_and_costs_no_other_its_vector(
+    serve, tmp_path: Path
+) -> None:
+    server = serve({"poison": {"far too long": {"status": 400, "body": "at most 8192 tokens"}}})
+    texts = [f"text {n}" for n in range(9)]
+    with open_client(settings(server.url), tmp_path / "s") as client:
+        named = r"no text of 12 characters that begins 'far too long': HTTP 400: at most 8192 tokens"
+        with pytest.raises(StageError, match=named):
+            client.embed([*texts[:5], "far too long", *texts[5:]], model="embedder", prefix="")
+        asked = len(server.requests())
+        assert len(client.embed(texts, model="embedder", prefix="")) == 9
+    assert len(server.requests()) == asked <= 9, "the others' vectors are stored"
 
 
 def test_two_clients_on_one_store_end_with_the_same_answers(serve, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from pipelines.errors import ConfigError, EnvironmentFault, HeadraceError
 from pipelines.llm.backends.batch_desk import Passing
 from pipelines.llm.backends.batch_file import cut
 from pipelines.llm.backends.batch_watch import Seen
+from pipelines.llm.backends.openai import V1, address, at
 from pipelines.llm.limits import retry_after
 from pipelines.llm.protocol import PATHS
 from pipelines.llm.secret import Secret
@@ -35,7 +36,7 @@ SAID_CHARS = 300
 
 
 class OpenAIDesk:
-    """Batches at the endpoint `base_url`, with or without the trailing `/v1`."""
+    """Batches at the endpoint `base_url`."""
 
     kinds = frozenset(PATHS)
     unsaid: Mapping[str, Any] = {}
@@ -43,13 +44,13 @@ class OpenAIDesk:
     alone = False
 
     def __init__(self, base_url: str, settings: Settings) -> None:
-        base = base_url.rstrip("/").removesuffix("/v1")
+        base = address(base_url, "llm.base_url")
         self.address = safe(base)
         self.max_requests = settings.batch.max_requests
         self._secret = Secret.from_environment().beside(base)
         self._client = openai.OpenAI(
             api_key=self._secret.value or "none",
-            base_url=f"{base}/v1",
+            base_url=at(base, V1),
             max_retries=0,
             timeout=openai.Timeout(settings.timeout_s, connect=settings.connect_timeout_s),
         )

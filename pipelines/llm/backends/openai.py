@@ -1,16 +1,20 @@
 """Any OpenAI-compatible endpoint, by its address.
 
-Law: a model's identity is its name there; moving the endpoint asks nothing again.
+Law: a model's identity is its name there; moving the endpoint asks nothing again. An address may end in
+`/v1`; where a version stands in it (`/v1beta/openai`, `/api/paas/v4`), the paths are those below it.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
 from pipelines.errors import ConfigError
 
+V1 = "/v1"
+VERSION = re.compile(r"/v\d\w*(/|$)")
 UNSAID: Mapping[str, Any] = {}  # many endpoints refuse a field that they do not know
 
 
@@ -51,4 +55,12 @@ def address(url: str, setting: str, cure: str = "") -> str:
         whole = False
     if not whole:
         raise ConfigError(f"{setting} is no address of an endpoint", cure=cure)
-    return url.rstrip("/").removesuffix("/v1")
+    if parts.query or parts.fragment:  # requests would lose it; and it may hold a key, so it is not shown
+        cure = "take it out; Azure's address is https://RESOURCE.openai.azure.com/openai/v1"
+        raise ConfigError(f"{setting} ends in a query, and paths follow it", cure=cure)
+    return url.rstrip("/").removesuffix(V1)
+
+
+def at(base: str, path: str) -> str:
+    """The whole address of `path`, which begins with `/v1`, at an endpoint's `address`."""
+    return base + (path.removeprefix(V1) if VERSION.search(urlsplit(base).path) else path)

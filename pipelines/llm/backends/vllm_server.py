@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipelines.llm import keeper
+from pipelines.llm.backends.openai import at
 
 if TYPE_CHECKING:
     import aiohttp
@@ -154,7 +155,7 @@ async def served(session: aiohttp.ClientSession, url: str) -> list[str]:
     import aiohttp
 
     try:
-        async with session.get(f"{url}/v1/models") as response:
+        async with session.get(at(url, "/v1/models")) as response:
             listed: Any = await response.json(content_type=None)
             return [str(entry["id"]) for entry in listed["data"]]
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError, KeyError, TypeError):
