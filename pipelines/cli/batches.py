@@ -142,7 +142,7 @@ def _name(batch: Batch) -> str:
 
 
 def _desk(address: str, settings: Settings, store: Path) -> Desk:
-    from pipelines.llm.backends.batch import local_desk, openai_desk
+    from pipelines.llm.backends.batch_opening import local_desk, openai_desk
     from pipelines.llm.transport import safe
 
     if not address.startswith(("http://", "https://")):

@@ -176,7 +176,7 @@ class Client:
         """The thread that asks; started by the first question that the store cannot answer."""
         with self._starting:
             if self._courier is None and self.settings.backend in BATCHED:
-                from pipelines.llm.backends.batch import open_carrier
+                from pipelines.llm.backends.batch_opening import open_carrier
 
                 self._courier = open_carrier(
                     self.settings, self._backend, self.store, self.spent, self._budget, self.claims

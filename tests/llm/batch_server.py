@@ -9,7 +9,8 @@ singly while that batch was not over, is thus seen.
 Script, JSON, all optional:
 - "looks": how many retrievals show a batch at work before it ends (1);
 - "ends": statuses, one for each batch in order of creation, then "completed" for all others;
-  an expired, cancelled or failed batch ran only the first "share" of its lines;
+  an expired or cancelled batch ran only the first "share" of its lines, a failed one none; "full" is one
+  that failed since too much was out;
 - "share": 0.5;
 - "lines": {custom_id's first hex digit: fault}, a fault being a status code (400, 429, 500), "drop" (no
   line at all), "null" (no response, an error), "garbage" (a torn line), "hollow" (a body that says
@@ -42,6 +43,10 @@ from typing import Any
 from pipelines.bench.child_server import ChildServer
 
 CANCELLED = "cancelled"
+FAILED = {
+    "failed": {"code": "invalid", "message": "no such model"},
+    "full": {"code": "token_limit_exceeded", "message": "Enqueued token limit reached"},
+}
 
 
 class BatchServer(ChildServer):
@@ -132,9 +137,9 @@ class Seller:
     def end(self, batch: dict[str, Any], status: str) -> None:
         """Run the lines, or a share of them, and write the files, out of order."""
         lines = self._lines(batch["input_file_id"])
-        if status == "failed":
-            batch |= {"status": status, "output_file_id": None}
-            batch["errors"] = {"object": "list", "data": [{"code": "invalid", "message": "no such model"}]}
+        if status in FAILED:
+            batch |= {"status": "failed", "output_file_id": None}
+            batch["errors"] = {"object": "list", "data": [FAILED[status]]}
             return
         ran = lines if status == "completed" else lines[: int(len(lines) * self.script.get("share", 0.5))]
         good: list[bytes] = []

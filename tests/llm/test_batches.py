@@ -242,6 +242,26 @@ def test_a_batch_that_is_refused_for_a_while_waits_as_told_and_spends_no_retry(s
     assert set(server.batched().values()) == {1} and len(server.events("refused create")) == 6
 
 
+def test_a_batch_that_there_is_no_room_for_is_handed_in_again_and_nothing_is_asked_singly(
+    sell, tmp_path: Path
+) -> None:
+    server = sell(ends=["full", "full"], limits={"requests": 10})
+    answers = ask(server, tmp_path / "s.sqlite", max_requests=10)
+    assert all(a.ok for a in answers) and not server.single()
+    assert [len(e["keys"]) for e in server.events("create")] == [10] * 4
+    assert set(server.batched().values()) == {2}
+
+
+def test_questions_for_whose_batch_there_is_no_room_for_long_fail_for_a_passing_cause(
+    sell, tmp_path: Path
+) -> None:
+    server, store = sell(ends=["full"] * 99), tmp_path / "s.sqlite"
+    with open_client(replace(batched(server.url), patience_s=1.0), store) as client:
+        (failure,) = {a.failure for a in client.answers(map(question, range(20)))}
+    assert failure is Failure.OVERLOADED and not server.single() and 2 <= len(server.events("create")) <= 5
+    assert open_batches(store) == []
+
+
 def test_a_batch_that_is_for_ever_told_to_come_again_at_once_comes_to_an_end(sell, tmp_path: Path) -> None:
     server = sell(faults={"create": [[429, "0"]] * 500})
     impatient = replace(batched(server.url), patience_s=1.5)

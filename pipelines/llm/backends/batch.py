@@ -3,15 +3,18 @@
 Law: as the courier's: an answer is handed out only after its commit. Besides, whoever leaves early
 leaves the batches at work and recorded; a later run finds its questions in them. What a batch left
 over (expired, cancelled, lines that failed for a passing cause) goes on by `rest`, once the batch
-has ended and not before.
+has ended and not before. One that its maker has no room for is handed in again when another has ended, or
+after a wait, for `patience_s`.
 """
 
 from __future__ import annotations
 
+import math
+import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
+from dataclasses import replace
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
@@ -23,13 +26,12 @@ from pipelines.llm.backends.batch_office import Office
 from pipelines.llm.backends.batch_taking import attend
 from pipelines.llm.backends.batch_watch import Seen, Watch
 from pipelines.llm.budget import over_budget
+from pipelines.llm.patience import Patience
 from pipelines.llm.store import Kept
 
 if TYPE_CHECKING:
     from pipelines.llm.budget import Budget
-    from pipelines.llm.claims import Claims
     from pipelines.llm.courier import Courier
-    from pipelines.llm.endpoint import Backend
     from pipelines.llm.job import Handed, Job
     from pipelines.llm.settings import Settings
     from pipelines.llm.store import Store
@@ -68,6 +70,8 @@ class BatchCarrier:
         self._asks: dict[str, set[str]] = {}  # uid of a batch -> keys that someone here waits for
         self._watches: dict[str, Watch] = {}
         self._later: list[Job] = []  # for `rest`, when no batch is at work
+        self._not_before = 0.0  # is a batch handed in
+        self._for_room = self._patience()
         self._alone = False
         self._thread = threading.Thread(target=self._run, name="headrace-batches", daemon=True)
         self._thread.start()
@@ -162,13 +166,15 @@ class BatchCarrier:
         with self._changed:
             while not self._closing:
                 # Half a window: the other half may be out, and nobody gathers more until it is back.
-                if self._held and (self._flushed or len(self._held) >= self.window // 2):
+                ready = self._held and (self._flushed or len(self._held) >= self.window // 2)
+                if ready and self._not_before <= time.time():
                     jobs, self._held, self._flushed = self._held, [], False
                     return jobs
-                due = min((w.due for w in self._watches.values()), default=None)
-                if due is not None and due <= time.time():
+                looks = [w.due for w in self._watches.values()]
+                if looks and min(looks) <= time.time():
                     return []
-                self._changed.wait(None if due is None else due - time.time())
+                due = min([*looks, *([self._not_before] if ready else [])], default=math.inf)
+                self._changed.wait(None if due == math.inf else due - time.time())
             return None
 
     def _hand_in(self, office: Office, jobs: list[Job]) -> None:
@@ -199,6 +205,7 @@ class BatchCarrier:
     def _ended_elsewhere(self, office: Office, uid: str) -> None:
         """Another process took a batch, or found that it was never made."""
         keys = self._asks.pop(uid)
+        self._not_before = 0.0
         if uid in {batch.uid for batch in office.ledger.batches(open_only=False)}:
             reason = f"batch {uid} was ended by another process without this answer"
             self._settle(office, keys, Kept("", failure=Failure.SERVER, detail=reason))
@@ -211,11 +218,27 @@ class BatchCarrier:
         del self._watches[batch.uid]
         self._deliver(taken.failed)
         left = self._asks.pop(batch.uid, set())
+        if taken.seen.full:
+            self._wait_for_room(left, _left(batch, taken.seen))
+            return
+        self._not_before, self._for_room = 0.0, self._patience()
         if taken.seen.status == "interrupted":
             self._hold_again(left)
         else:
             self._settle(office, left & taken.lost, _unread(batch, taken.seen))
             self._settle(office, left - taken.lost, _left(batch, taken.seen))
+
+    def _wait_for_room(self, keys: set[str], left: Kept) -> None:
+        """Hold `keys` until one of our batches has ended; where none is out, for a while, if patience allows."""
+        wait_s = math.inf if self._asks else self._for_room.after_refusal(None, random.random())
+        if wait_s is None:
+            self._deliver(dict.fromkeys(keys, replace(left, failure=Failure.OVERLOADED)))
+            return
+        self._not_before = time.time() + wait_s
+        self._hold_again(keys)
+
+    def _patience(self) -> Patience:
+        return Patience(self._settings.retries, self._settings.patience_s)
 
     def _settle(self, office: Office, keys: set[str], left: Kept) -> None:
         """A batch is over: another process may have its answers, or have what it left out again."""
@@ -293,38 +316,3 @@ def _left(batch: Batch, seen: Seen) -> Kept:
 def _unread(batch: Batch, seen: Seen) -> Kept:
     """The end of a question whose answer is billed and was lost."""
     return Kept("", failure=Failure.BROKEN_BODY, detail=f"batch {batch.id} is {seen.status}: {seen.said}")
-
-
-def open_carrier(
-    settings: Settings,
-    backend: Backend,
-    store: Store,
-    spent: Spent,
-    budget: Budget | None,
-    claims: Claims,
-) -> BatchCarrier:
-    """The carrier of the backends `batch` and `vllm-batch`."""
-    from pipelines.llm.courier import Courier
-
-    single = settings.batch.rest == "single"
-    rest = Courier(backend, settings, store, spent, budget, claims) if single else None
-    beat = claims.beat
-    if settings.backend == "vllm-batch":
-        return BatchCarrier(
-            settings, store, spent, lambda: local_desk(settings, store.path), rest, beat, budget
-        )
-    return BatchCarrier(settings, store, spent, lambda: openai_desk(settings), rest, beat, budget)
-
-
-def openai_desk(settings: Settings) -> Desk:
-    """The Batch API at `llm.base_url`."""
-    from pipelines.llm.backends.batch_openai import OpenAIDesk
-
-    return OpenAIDesk(settings.base_url, settings)
-
-
-def local_desk(settings: Settings, store: Path) -> Desk:
-    """`vllm run-batch`, with its files beside the store."""
-    from pipelines.llm.backends.batch_vllm import LocalDesk
-
-    return LocalDesk(settings, store.with_name(f"{store.stem}.batches"))

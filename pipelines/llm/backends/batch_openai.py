@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 MARK = "headrace"  # the name of our number in a batch's metadata
 LOOK_BACK_S = 86_400.0  # how far a seller's clock may be off ours
 SAID_CHARS = 300
+NO_ROOM = "token_limit_exceeded"  # of all batches that are out
 
 
 class OpenAIDesk:
@@ -149,13 +150,15 @@ class OpenAIDesk:
         counts = getattr(shown, "request_counts", None)
         errors = getattr(getattr(shown, "errors", None), "data", None) or []
         said = "; ".join(str(getattr(e, "message", "")) for e in errors)
+        status = str(_whole(shown, "status"))
         return Seen(
             id=str(_whole(shown, "id")),
-            status=str(_whole(shown, "status")),
+            status=status,
             files=tuple(f for f in (shown.output_file_id, shown.error_file_id) if f),
             done=int(getattr(counts, "completed", 0) or 0),
             failed=int(getattr(counts, "failed", 0) or 0),
             said=self._clean(said),
+            full=status == "failed" and any(getattr(e, "code", "") == NO_ROOM for e in errors),
         )
 
     def _clean(self, said: str) -> str:

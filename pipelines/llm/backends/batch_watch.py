@@ -29,7 +29,8 @@ class Act(StrEnum):
 class Seen:
     """A batch as its maker shows it. `files` are those to read, `said` what it says of a failure.
 
-    status: the seller's word, or "interrupted" (a local run that was killed with its owner).
+    status: the seller's word, or "interrupted" (a local run that was killed with its owner); full: it
+    failed, for its maker had no room for it.
     """
 
     id: str
@@ -38,6 +39,7 @@ class Seen:
     done: int = 0
     failed: int = 0
     said: str = ""
+    full: bool = False
 
     @property
     def ended(self) -> bool:
