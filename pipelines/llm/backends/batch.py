@@ -229,7 +229,7 @@ class BatchCarrier:
             self._settle(office, left - taken.lost, _left(batch, taken.seen))
 
     def _wait_for_room(self, keys: set[str], left: Kept) -> None:
-        """Hold `keys` until one of our batches has ended; where none is out, for as long as patience allows."""
+        """Hold `keys` until one of our batches has ended; where none is out, as long as patience allows."""
         wait_s = math.inf if self._asks else self._for_room.after_refusal(None, random.random())
         if wait_s is None:
             self._deliver(dict.fromkeys(keys, replace(left, failure=Failure.OVERLOADED)))
