@@ -60,14 +60,13 @@ def stop_of(
     Those of DOUBTFUL do so only when several come in a row (`outage.py`); `throttled`: it told to wait.
     """
     codes = codes_of(raw) if status in (400, 403) else set()
+    if codes & EMPTY or (status == 402 and not throttled) or (status == 429 and out_of_funds(raw)):
+        cure = f"top it up and run again: {KEPT}"
+        return NoFunds("the endpoint's account has no funds", where=where, cure=cure)
     if status == 401 or (status == 403 and FLAGGED not in codes) or WRONG_KEY in codes:
         cure = f"set {KEY_VARIABLES[0]} to a key of this endpoint"
         what = f"the endpoint refuses the key (HTTP {status}): {words_of(raw)}"
         return KeyRefused(what, where=where, cure=cure)
-    empty = (status == 402 and not throttled) or (status == 429 and out_of_funds(raw)) or codes & EMPTY
-    if empty:
-        cure = f"top it up and run again: {KEPT}"
-        return NoFunds("the endpoint's account has no funds", where=where, cure=cure)
     if status in (404, 405):
         cure = "check llm.base_url and llm.model"
         what = f"the endpoint has no {path} or no model {model!r} (HTTP {status}): {words_of(raw)}"

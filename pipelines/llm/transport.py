@@ -133,7 +133,7 @@ class Transport:
 
     async def _read(self, response: aiohttp.ClientResponse) -> bytes:
         """The whole body; a stream joined. Raises _Broken, and what the connection raises."""
-        if response.ok and response.content_type == "text/event-stream":
+        if response.status < 300 and response.content_type == "text/event-stream":
             return await self._joined(response)
         if (response.content_length or 0) > MOST_BYTES:
             raise _Broken(f"a reply of {response.content_length} bytes")
