@@ -215,7 +215,8 @@ class Budget:
                 cost = charge(self._price(hold.job.model), usage)
                 cost = replace(cost, nano=round(usage.cost_usd * NANO) or cost.nano)
             else:
-                free = kept.failure in UNBILLED or (kept.failure in LOST and not hold.sent)
+                lost = hold.sent and kept.failure is Failure.OVER_BUDGET  # in a call with others
+                free = (kept.failure in UNBILLED and not lost) or (kept.failure in LOST and not hold.sent)
                 cost = NOTHING if free else hold.amount
             self._note(hold, cost)
             return cost.nano / NANO

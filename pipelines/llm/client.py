@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from pipelines.errors import ConfigError
 from pipelines.llm.answer import Answer
-from pipelines.llm.backends.batch_ledger import refuse_out
+from pipelines.llm.backends.batch_ledger import out_of, refuse_out
 from pipelines.llm.backends.replay import Replay, miss
 from pipelines.llm.catalog import Catalog
 from pipelines.llm.claims import Claims
@@ -253,8 +253,12 @@ class Client:
             return found
         if self._budget is None:
             self.courier().send(jobs)
-        else:
-            self._let(*self._budget.reserve(jobs))
+            return found
+        # What is out in a batch is held for, or paid, by whoever handed it in: it is but to be fetched.
+        out = out_of(self.store.path, [job.key for job in jobs]) if self.settings.backend in BATCHED else {}
+        if fetched := [job for job in jobs if job.key in out]:
+            self.courier().send(fetched)
+        self._let(*self._budget.reserve([job for job in jobs if job.key not in out]))
         return found
 
     def _claim(self, fresh: dict[str, Named], under_way: UnderWay) -> tuple[list[Named], dict[str, Kept]]:
@@ -273,9 +277,6 @@ class Client:
         for job, cap in over:
             self.claims.give([job.key], job.done)
             job.done.put([(job.key, over_budget(cap))])
-        if self._budget is not None and self.settings.backend in BATCHED:
-            for job in within:  # a batch goes on without us, and is billed
-                self._budget.sent(job)
         for _, jobs in groupby(within, key=lambda job: id(job.done)):
             self.courier().send(list(jobs))
 

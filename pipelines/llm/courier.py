@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import uvloop
 
-from pipelines.errors import EnvironmentFault, StageError
+from pipelines.errors import EnvironmentFault, HeadraceError, StageError
 from pipelines.llm.answer import Failure
 from pipelines.llm.prices import price_of
 from pipelines.llm.request import Media, Request
@@ -164,7 +164,13 @@ class Courier:
         return given
 
     async def _embed(self, model: str, prompts: list[str], paid: Job | None = None) -> Any:
-        return await self._asking().embed(model, prompts, paid)
+        endpoint = self._asking()
+        try:
+            return await endpoint.embed(model, prompts, paid)
+        except HeadraceError as error:
+            self._stop(endpoint, error)
+            await self._begin_anew()
+            raise
 
     def _asking(self) -> Endpoint:
         """Where to ask, made in the loop when first needed."""
@@ -197,13 +203,15 @@ class Courier:
             raise
         except BaseException as error:  # handed to the caller's thread, which raises it
             self._stop(endpoint, error)
+            if self.claims is not None:
+                self.claims.give([job.key], errand.done)
             self._fail(errand, error)
         finally:
             errand.tasks.discard(asyncio.current_task())
 
     def _show_life(self) -> None:
-        """A loop that runs comes to the end of all that it has in flight: each attempt has its time-outs."""
-        if self.claims is not None and self.in_flight:
+        """A loop that runs comes to the end of all that it asks: by time-outs, retries and patience."""
+        if self.claims is not None and any(errand.tasks for errand in self._errands.values()):
             self.claims.beat()
         self._loop.call_later(self.settings.stalled_s / LIFE_SIGNS, self._show_life)
 
@@ -217,16 +225,21 @@ class Courier:
     def _fail(self, errand: _Errand, error: BaseException) -> None:
         if not errand.failed:
             errand.failed = True
-            if self.claims is not None:
-                self.claims.give_all(errand.done)
             errand.done.put(error)
 
     async def _recall(self, owner: int) -> None:
-        errand = self._errands.pop(owner, None)
+        errand = self._errands.get(owner)
         if errand is not None:
             if errand.failed and self._worth_waiting:
                 await self._drain(errand)
             await self._cancel(errand)
+            while self._writing:  # what was answered is charged what it cost
+                await asyncio.sleep(0.001)
+            self._errands.pop(owner, None)
+        await self._begin_anew()
+
+    async def _begin_anew(self) -> None:
+        """What ended one run does not end the next: it gets an endpoint of its own."""
         if self._stopped and not self._errands and self._endpoint is not None:
             stopped, self._endpoint = self._endpoint, None
             self._stopped, self._worth_waiting = False, True
@@ -250,7 +263,7 @@ class Courier:
 
     async def _shut(self) -> None:
         closed = StageError("the model client was closed while requests were in flight")
-        for errand in self._errands.values():
+        for errand in list(self._errands.values()):
             if errand.tasks:
                 self._fail(errand, closed)
             await self._cancel(errand)

@@ -72,47 +72,49 @@ def embed(
 
 
 def _made(client: Client, encoder: Encoder, missing: dict[str, str]) -> Iterator[dict[str, np.ndarray]]:
-    """The vectors of texts by key, each computed by one of all runs that want it at once."""
+    """The vectors of texts by key, each computed by one of all runs that want it at once.
+
+    Raises StageError for one that an endpoint refuses by itself, after all others.
+    """
     owner = object()
     wait = Waiting(client.claims, client.say, client.settings.stalled_s, "vectors")
+    refused: dict[str, UnfitTexts] = {}
     while missing:
         try:
             mine = _mine(client.claims, list(missing), owner, wait.stalled)
             known = client.store.embeddings(mine or missing)  # another run may have been faster
             fresh = [k for k in missing if k in mine and k not in known]
-            for keys, made in _encoded(encoder, {k: missing[k] for k in fresh}):
+            for keys, made in _encoded(encoder, {k: missing[k] for k in fresh}, refused):
                 rows = [(k, missing[k], v) for k, v in zip(keys, made, strict=True)]
                 client.store.put_embeddings(encoder.identity, rows)
                 client.spent.embedded += len(keys)
                 known |= client.store.embeddings(keys)
         finally:
             client.claims.give_all(owner)
-        for key in known:
+        for key in [*known, *(k for k in refused if k in missing)]:
             del missing[key]
         yield known
         wait.look(() if known else missing)
-        if not known:
+        if not known and missing:
             time.sleep(TURN_S)
+    if refused:
+        raise next(iter(refused.values()))
 
 
-def _encoded(encoder: Encoder, texts: dict[str, str]) -> Iterator[tuple[list[str], np.ndarray]]:
-    """Keys and their vectors, at once, or in pieces around a text that an endpoint refuses.
-
-    Raises StageError for one that it refuses by itself, after the others.
-    """
-    left, refused = [list(texts)] if texts else [], None
+def _encoded(
+    encoder: Encoder, texts: dict[str, str], refused: dict[str, UnfitTexts]
+) -> Iterator[tuple[list[str], np.ndarray]]:
+    """Keys and their vectors, at once, or in pieces around a text that an endpoint refuses: see `refused`."""
+    left = [list(texts)] if texts else []
     while left:
         keys = left.pop()
         try:
-            made = encoder.encode([texts[k] for k in keys])
+            yield keys, encoder.encode([texts[k] for k in keys])
         except UnfitTexts as error:
-            half = len(keys) // 2
-            left += [keys[half:], keys[:half]] if half else []
-            refused = refused if half else error
-        else:
-            yield keys, made
-    if refused is not None:
-        raise refused
+            if half := len(keys) // 2:
+                left += [keys[half:], keys[:half]]
+            else:
+                refused[keys[0]] = error
 
 
 def _mine(claims: Claims, missing: Sequence[str], owner: object, stalled: Mapping[str, int]) -> set[str]:

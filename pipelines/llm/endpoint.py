@@ -32,6 +32,7 @@ from pipelines.llm.patience import Patience
 from pipelines.llm.protocol import LIMIT, Reply, checked, prompt_of, read_vectors, request_body
 from pipelines.llm.server import SERVERS, SLOTS
 from pipelines.llm.siblings import Siblings
+from pipelines.llm.stops import DOUBTFUL, FORBIDDEN
 from pipelines.llm.store import Kept
 from pipelines.llm.together import Together, sound_first, split
 from pipelines.llm.transport import Transport, safe
@@ -247,13 +248,26 @@ class Endpoint:
             shares += [_NOTHING] * (len(question.jobs) - len(shares))
             for job, share in zip(question.jobs, shares, strict=True):
                 self._budget.ended(job, share.kept, left=share.left)
-        self._outage.ended(reply, safe(url), time.monotonic(), alone=bool(question.vectors))
+        await self._heed(reply, url, question)
+        self._outage.ended(reply, safe(url), time.monotonic())
         if ticket.probe and end not in FAILURES:
             self._outage.probe_answered()
         elif ticket.probe and self._outage.probe_failed(reply, safe(url), self._silent_s(url), first=fresh):
             return reply, seconds, 0.0  # the breaker lets it wait
         steady = turnstile.admission.failing < STEADY
         return reply, seconds, patience.wait_after(reply, random.random(), steady=steady)
+
+    async def _heed(self, reply: Reply, url: str, question: _Question) -> None:
+        """Raises what ends the run, but for what is this question's own."""
+        if reply.stop is None:
+            return
+        if question.vectors:  # what an endpoint says of a batch of texts it says of all
+            raise reply.stop
+        if self._outage.stops(reply, question.prompt):
+            doubtful, named = reply.status in DOUBTFUL, reply.status != FORBIDDEN
+            if not (doubtful and await self._transport.vouches(url, question.model, named=named)):
+                raise reply.stop
+            self._outage.vouched = True
 
     async def _pay(self, question: _Question) -> str:
         """Before another attempt: pay for one that was lost. The cap that is in the way, or ""."""

@@ -16,7 +16,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 PREFIX = "x-ratelimit-"
@@ -66,7 +66,7 @@ def retry_after(headers: Mapping[str, str], now: float) -> float | None:
     if seconds is not None:
         return max(0.0, seconds)
     try:
-        return _until(parsedate_to_datetime(said).timestamp(), headers, now)
+        return _until(parsedate_to_datetime(said), headers, now)
     except (ValueError, OverflowError):
         return None
 
@@ -78,22 +78,31 @@ def _reset(headers: Mapping[str, str], name: str, now: float) -> float | None:
     said = said.strip()
     number = _number(said)
     if number is not None:
-        return _until(number, headers, now) if number > UNIX_TIME else max(0.0, number)
+        return _since(number, headers, now) if number > UNIX_TIME else max(0.0, number)
     if _DURATION.fullmatch(said):
         return sum(float(value) * UNITS_S[unit] for value, unit in _PART.findall(said))
     try:
-        return _until(datetime.fromisoformat(said).timestamp(), headers, now)
+        return _until(datetime.fromisoformat(said), headers, now)
     except (ValueError, OverflowError):
         return None
 
 
-def _until(instant: float, headers: Mapping[str, str], now: float) -> float:
+def _until(date: datetime, headers: Mapping[str, str], now: float) -> float:
+    """Seconds until a date, at least 0; one without a zone is in UTC."""
+    return _since(_unix(date), headers, now)
+
+
+def _since(instant: float, headers: Mapping[str, str], now: float) -> float:
     """Seconds from the reply's `Date` to a Unix time, at least 0; from `now` where it has none."""
     try:
-        began = parsedate_to_datetime(headers.get("Date", "")).timestamp()
+        began = _unix(parsedate_to_datetime(headers.get("Date", "")))
     except (ValueError, OverflowError):
         began = now
     return max(0.0, instant - began)
+
+
+def _unix(date: datetime) -> float:
+    return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
 
 
 def _number(said: str | None) -> float | None:

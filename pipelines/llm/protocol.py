@@ -144,7 +144,7 @@ def read_reply(
         return Reply(kept, raw, throttled, retry_after_s, limits, status=status)
     try:
         body = orjson.loads(raw)
-        if "error" in body and not body.get("choices"):  # some gateways wrap it in a 200
+        if body.get("error") is not None and not body.get("choices"):  # some gateways wrap it in a 200
             if within := status_within(body["error"]):
                 return read_reply(within, raw, kind, retry_after_s, limits)
             kept = Kept("", failure=Failure.SERVER, detail=f"HTTP 200 with an error: {words_of(raw)}")
@@ -157,7 +157,7 @@ def read_reply(
             kept = Kept("", failure=Failure.HTML, detail=f"HTML in place of a {kind} reply: {start_of(raw)}")
         else:
             what = f"not a {kind} reply ({type(error).__name__}): {start_of(raw)}"
-            kept = Kept("", failure=Failure.BROKEN_BODY, detail=what)
+            kept = Kept("", usage=_counted(raw), failure=Failure.BROKEN_BODY, detail=what)
     return Reply(kept, raw, False, retry_after_s, limits, status=status)
 
 
@@ -170,6 +170,8 @@ def read_vectors(raw: bytes, count: int) -> list[list[float]]:
         raise ValueError(f"no list of embeddings: {start_of(raw)}") from error
     if len(vectors) != count or not all(vectors):
         raise ValueError(f"{len(vectors)} embeddings for {count} texts")
+    if len({len(vector) for vector in vectors}) > 1:
+        raise ValueError("embeddings of several sizes")
     return vectors
 
 
@@ -251,6 +253,21 @@ def _calls(calls: Any) -> str:
     """The calls of tools as JSON text: [{"name": ..., "arguments": ...}], the arguments as written."""
     named = [(call["function"]["name"], call["function"]["arguments"]) for call in calls]
     return orjson.dumps([{"name": name, "arguments": said} for name, said in named]).decode()
+
+
+def usage_of(body: Any) -> Usage:
+    """What a body says of tokens and money; nothing where that cannot be."""
+    try:
+        return _usage(body["usage"])
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return Usage()
+
+
+def _counted(raw: bytes) -> Usage:
+    try:
+        return usage_of(orjson.loads(raw))
+    except orjson.JSONDecodeError:
+        return Usage()
 
 
 def _usage(usage: Mapping[str, Any]) -> Usage:

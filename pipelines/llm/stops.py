@@ -13,7 +13,8 @@ from pipelines.llm.error_body import FLAGGED, codes_of, words_of
 KEY_VARIABLES = ("HEADRACE_LLM_API_KEY", "OPENAI_API_KEY")
 EMPTY = {"insufficient_quota", "billing_hard_limit_reached", "budget_exceeded"}  # of an account without funds
 WRONG_KEY = "API_KEY_INVALID"
-DOUBTFUL = frozenset({403, 404, 405})  # may be of one request: a model that takes no images, a long prompt
+FORBIDDEN = 403
+DOUBTFUL = frozenset({FORBIDDEN, 404, 405})  # may be of one request: with an image, too long
 LONGEST = 60  # characters of a text that is shown
 KEPT = "all answers so far are stored"
 
@@ -57,7 +58,7 @@ def stop_of(
 ) -> HeadraceError | None:
     """The end of the run that a response means, or None when it concerns its own request.
 
-    Those of DOUBTFUL do so only when several come in a row (`outage.py`); `throttled`: it told to wait.
+    Those of DOUBTFUL do so only when several questions meet them (`outage.py`); `throttled`: it told to wait.
     """
     codes = codes_of(raw) if status in (400, 403) else set()
     if codes & EMPTY or (status == 402 and not throttled) or (status == 429 and out_of_funds(raw)):

@@ -16,6 +16,11 @@ from pipelines.llm.protocol import text_of
 
 DONE = b"[DONE]"
 MOST_BYTES = 1 << 26  # of one reply
+MOST_CHOICES = 1024  # sellers give 128 at most
+
+
+class _Grown(list[str]):
+    """A text in pieces, which are joined once: to copy it with each piece would take their number squared."""
 
 
 class Pieces:
@@ -53,13 +58,14 @@ class Pieces:
     def body(self) -> bytes:
         """The joined body. Raises ValueError when the stream was cut off."""
         last = [*self._data, *([self._line[5:].strip()] if self._line.startswith(b"data:") else [])]
-        ended = self._choices and all(choice["finish_reason"] for choice in self._choices.values())
-        if not (self.whole or (ended and self._sure) or last == [DONE]):  # the last line end may be missing
-            raise ValueError("the stream was cut off")
+        choices = [self._choices[i] for i in sorted(self._choices)]
+        if not self.whole and last != [DONE]:  # the last line end may be missing
+            choices = [choice for choice in choices if choice["finish_reason"] and self._sure]
+            if not choices:
+                raise ValueError("the stream was cut off")
         if "error" in self._head:
             return orjson.dumps(self._head)
-        choices = [self._choices[i] for i in sorted(self._choices)]
-        return orjson.dumps(self._head | {"choices": choices})
+        return orjson.dumps(self._head | {"choices": [_joined(choice) for choice in choices]})
 
     def _event(self, data: bytes) -> None:
         self.started = True
@@ -69,7 +75,7 @@ class Pieces:
         event = orjson.loads(data)
         if not isinstance(event, dict):
             raise ValueError("an event that is no object")
-        if event.pop("error", None) is not None:
+        if event.get("object") == "error" or event.pop("error", None) is not None:
             self._error(data)
             return
         for choice in event.pop("choices", None) or []:
@@ -89,6 +95,8 @@ class Pieces:
 
     def _piece(self, piece: dict[str, Any]) -> None:
         index = int(piece.get("index") or 0)
+        if not 0 <= index < MOST_CHOICES:
+            raise ValueError(f"a choice of number {index}")
         choice = self._choices.setdefault(index, {"index": index, "finish_reason": None})
         delta = piece.get("delta") or {}
         if choice["finish_reason"] and (piece.get("text") or delta.get("content")):
@@ -97,7 +105,7 @@ class Pieces:
         if piece.get("error"):
             choice["error"] = piece["error"]
         if "text" in piece:
-            choice["text"] = choice.get("text", "") + (piece["text"] or "")
+            choice.setdefault("text", _Grown()).append(text_of(piece["text"]))
         if "delta" in piece:
             _append(choice.setdefault("message", {"role": "assistant", "content": None}), delta)
         if piece.get("logprobs"):
@@ -113,9 +121,20 @@ def _append(message: dict[str, Any], delta: dict[str, Any]) -> None:
         elif name == "role":
             message["role"] = value or message["role"]
         elif isinstance(value, str) or (name == "content" and value):
-            message[name] = (message.get(name) or "") + text_of(value)
+            grown = message[name] if isinstance(message.get(name), _Grown) else _Grown()
+            grown.append(text_of(value))
+            message[name] = grown
         elif value is not None:
             message[name] = value
+
+
+def _joined(value: Any) -> Any:
+    """What came, with its texts whole."""
+    if isinstance(value, _Grown):
+        return "".join(value)
+    if isinstance(value, dict):
+        return {name: _joined(v) for name, v in value.items()}
+    return [_joined(v) for v in value] if isinstance(value, list) else value
 
 
 def _append_call(calls: list[dict[str, Any]], piece: dict[str, Any]) -> None:
@@ -123,18 +142,23 @@ def _append_call(calls: list[dict[str, Any]], piece: dict[str, Any]) -> None:
     index, name = piece.get("index"), piece.get("id")
     same = [c for c in calls if index is None or c["index"] == index][-1:]
     if not same or (name and same[0].get("id") and name != same[0]["id"]):
-        calls.append({"type": "function", "function": {"name": "", "arguments": ""}, "index": index})
+        calls.append(
+            {"type": "function", "function": {"name": _Grown(), "arguments": _Grown()}, "index": index}
+        )
         same = calls[-1:]
     (call,) = same
     if name:
         call["id"] = name
-    for part in ("name", "arguments"):
-        call["function"][part] += (piece.get("function") or {}).get(part) or ""
+    function, said = call["function"], piece.get("function") or {}
+    if (told := said.get("name")) and [told] != function["name"]:  # some say it in each piece
+        function["name"].append(text_of(told))
+    function["arguments"].append(text_of(said.get("arguments")))
 
 
 def _extend(known: dict[str, Any], more: dict[str, Any]) -> None:
     for name, values in more.items():
         if isinstance(values, list):
-            known[name] = (known.get(name) or []) + values
+            known[name] = known[name] if isinstance(known.get(name), list) else []
+            known[name].extend(values)
         elif values is not None:
             known[name] = values

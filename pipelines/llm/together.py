@@ -17,9 +17,9 @@ from typing import Any
 
 import orjson
 
-from pipelines.llm.answer import TRANSIENT
+from pipelines.llm.answer import TRANSIENT, Usage
 from pipelines.llm.job import Asked, Job
-from pipelines.llm.protocol import Reply, read_reply
+from pipelines.llm.protocol import Reply, read_reply, usage_of
 
 Ask = Callable[[Sequence[Job]], Awaitable[Sequence[Asked]]]
 
@@ -46,9 +46,14 @@ class Together:
             group = self._open.get(question)
             if group is None:
                 group = self._open[question] = [(job, mine)]
-                await asyncio.sleep(0)  # whoever was started with this one joins
-                if self._open.get(question) is group:
-                    del self._open[question]
+                try:
+                    await asyncio.sleep(0)  # whoever was started with this one joins
+                except asyncio.CancelledError:
+                    self._settle(group, [None] * len(group))  # the others ask again
+                    raise
+                finally:
+                    if self._open.get(question) is group:
+                        del self._open[question]
                 await self._call(group)
             else:
                 group.append((job, mine))
@@ -106,18 +111,36 @@ def split(reply: Reply, kind: str, count: int) -> list[Reply]:
         body = orjson.loads(reply.body)
         told = [choice for choice in body["choices"] if isinstance(choice, dict)]
     except (ValueError, KeyError, TypeError):
-        return [reply] * count
+        return _each(reply, count)
     placed = sorted((c["index"] if isinstance(c.get("index"), int) else n, n) for n, c in enumerate(told))
     choices = [told[n] for _, n in placed[:count]]
-    sound = [c for c in choices if _alone(body, c, kind).kept.failure not in TRANSIENT]
-    if not sound:
-        return [reply] * count
+    texts = [(c, own.text) for c in choices if (own := _alone(body, c, kind).kept).failure not in TRANSIENT]
+    if not texts:
+        return _each(reply, count)
     usage = body.get("usage")
-    if isinstance(usage, dict):  # with the thoughts that the total alone may have
-        usage = usage | {"completion_tokens": reply.kept.usage.completion_tokens}
-    usages = _shares(usage, [_length(choice) for choice in sound])
-    owned = [_alone(body, choice, kind, share) for choice, share in zip(sound, usages, strict=True)]
+    if isinstance(usage, dict):  # as it is counted, with thoughts that the total alone may have
+        counted = usage_of(body)
+        usage = usage | {"prompt_tokens": counted.prompt_tokens}
+        usage |= {"completion_tokens": counted.completion_tokens}
+    usages = _shares(usage, [len(text) for _, text in texts])
+    owned = [_alone(body, choice, kind, share) for (choice, _), share in zip(texts, usages, strict=True)]
     return [replace(reply, kept=own.kept, body=own.body) for own in owned]
+
+
+def _each(reply: Reply, count: int) -> list[Reply]:
+    """A failure of all as each one's, with its share of the bill."""
+    used, even = reply.kept.usage, [1] * count
+    shares = [
+        Usage(
+            _portion(used.prompt_tokens, i, even),
+            _portion(used.completion_tokens, i, even),
+            used.cost_usd / count,
+            _portion(used.cached_tokens, i, even),
+            used.billed,
+        )
+        for i in range(count)
+    ]
+    return [replace(reply, kept=replace(reply.kept, usage=share)) for share in shares]
 
 
 def sound_first(reply: Reply, kind: str, count: int) -> Reply:
@@ -134,11 +157,6 @@ def _alone(body: dict[str, Any], choice: Any, kind: str, usage: dict[str, Any] |
     """What would have come for one choice."""
     own = body | {"choices": [choice | {"index": 0}]} | ({"usage": usage} if usage else {})
     return read_reply(200, orjson.dumps(own), kind)
-
-
-def _length(choice: Any) -> int:
-    said = choice.get("text") or (choice.get("message") or {}).get("content") or ""
-    return len(said) if isinstance(said, str) else 0
 
 
 def _shares(usage: Any, lengths: Sequence[int]) -> list[dict[str, Any] | None]:

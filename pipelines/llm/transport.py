@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import aiohttp
+import orjson
 from yarl import URL
 
 from pipelines.errors import ConfigError, EnvironmentFault
@@ -131,6 +132,21 @@ class Transport:
         stop = stop_of(reply.status, raw, where, path, model, throttled=reply.throttled)
         return replace(reply, stop=stop)
 
+    async def vouches(self, url: str, model: str, *, named: bool) -> bool:
+        """Whether the endpoint lists its models to this key, among them this one where it must be `named`.
+
+        Then it is neither the key nor the model that it refuses. False where nobody can say.
+        """
+        try:
+            proxy = None if self._ours else _proxy(url)
+            address = URL(at(url, "/v1/models"))
+            async with self._session.get(address, allow_redirects=False, proxy=proxy) as response:
+                told = orjson.loads(await self._read(response)) if response.status == 200 else {}
+            models = {str(entry["id"]) for entry in told["data"]}
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError, KeyError, TypeError, _Broken):
+            return False
+        return model in models or not named
+
     async def _read(self, response: aiohttp.ClientResponse) -> bytes:
         """The whole body; a stream joined. Raises _Broken, and what the connection raises."""
         if response.status < 300 and response.content_type == "text/event-stream":
@@ -160,6 +176,8 @@ class Transport:
                             break
             return pieces.body()
         except TimeoutError as error:
+            with suppress(ValueError):  # it said all, and kept the connection open
+                return pieces.body()
             if pieces.started:
                 raise
             raise aiohttp.SocketTimeoutError from error

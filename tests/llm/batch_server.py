@@ -12,6 +12,7 @@ Script, JSON, all optional:
   an expired or cancelled batch ran only the first "share" of its lines, a failed one none; "full" is one
   that failed since too much was out;
 - "share": 0.5;
+- "room": n, and a batch of more lines is "full" at the first look at it;
 - "lines": {custom_id's first hex digit: fault}, a fault being a status code (400, 429, 500), "drop" (no
   line at all), "null" (no response, an error), "garbage" (a torn line), "hollow" (a body that says
   nothing), "twice", "length";
@@ -116,7 +117,9 @@ class Seller:
         """The batch; the look after `looks` of them finds it ended."""
         batch = self.batches[name]
         self._looks[name] += 1
-        if self._looks[name] > self.script.get("looks", 1) and "output_file_id" not in batch:
+        if (batch["request_counts"] or {"total": 0})["total"] > self.script.get("room", 10**9):
+            self.end(batch, "full")
+        elif self._looks[name] > self.script.get("looks", 1) and "output_file_id" not in batch:
             ends = self.script.get("ends", [])
             place = int(name.removeprefix("batch_")) - 1
             self.end(batch, ends[place] if place < len(ends) else "completed")

@@ -7,6 +7,7 @@ the log, written before anything is answered: path, key, attempt, fault, body.
 Script, JSON: {"faults": [...], "poison": {...}, "shares": {"429": 0.3, ...}, "seed": 0}
 - "faults" are given to the first requests, one each, in order of arrival; null is a good answer;
 - "poison" is given to every request whose prompt (or texts to embed) has the text in it: {"text": fault};
+- "models" are listed, to any key;
 - "shares" make the same attempt at the same question meet the same fault, whatever the order.
 A fault is a dict: {"status": 429, "headers": {...}, "body": "...", "code": "..."}, {"hang": true},
 {"drop": true}, {"html": true}, {"garbage": true}, {"finish": "length"}, {"text": ""}, {"refusal": "no"},
@@ -83,6 +84,7 @@ class Script:
         self._faults = list(script.get("faults", []))
         self._shares: dict[str, float] = script.get("shares", {})
         self._seed = script.get("seed", 0)
+        self.models: list[str] = script.get("models", [])
         self._poison: dict[str, Any] = script.get("poison", {})
         self._attempts: Counter[str] = Counter()
 
@@ -143,7 +145,13 @@ async def _serve(options: argparse.Namespace) -> None:
         return await _respond(request, body, fault or {}, answers)
 
     app = web.Application(client_max_size=1 << 28)
+
+    async def models(_: web.Request) -> web.Response:
+        return web.json_response({"data": [{"id": name} for name in script.models]})
+
     app.router.add_post("/v1/{path:.*}", handle)
+    if script.models:
+        app.router.add_get("/v1/models", models)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()

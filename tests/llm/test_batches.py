@@ -248,7 +248,7 @@ def test_a_batch_that_there_is_no_room_for_is_handed_in_again_and_nothing_is_ask
     server = sell(ends=["full", "full"], limits={"requests": 10})
     answers = ask(server, tmp_path / "s.sqlite", max_requests=10)
     assert all(a.ok for a in answers) and not server.single()
-    assert [len(e["keys"]) for e in server.events("create")] == [10] * 4
+    assert [len(e["keys"]) for e in server.events("create")] == [10, 10, 5, 10, 5]
     assert set(server.batched().values()) == {2}
 
 
@@ -258,8 +258,33 @@ def test_questions_for_whose_batch_there_is_no_room_for_long_fail_for_a_passing_
     server, store = sell(ends=["full"] * 99), tmp_path / "s.sqlite"
     with open_client(replace(batched(server.url), patience_s=1.0), store) as client:
         (failure,) = {a.failure for a in client.answers(map(question, range(20)))}
-    assert failure is Failure.OVERLOADED and not server.single() and 2 <= len(server.events("create")) <= 5
+    assert failure is Failure.OVERLOADED and not server.single() and 2 <= len(server.events("create")) <= 80
     assert open_batches(store) == []
+
+
+def test_a_batch_that_is_too_large_for_the_queue_is_handed_in_by_halves(sell, tmp_path: Path) -> None:
+    server = sell(room=6)
+    answers = ask(server, tmp_path / "s.sqlite", count=20)
+    assert all(a.ok for a in answers) and len(answers) == 20 and not server.single()
+    sizes = [len(e["keys"]) for e in server.events("create")]
+    assert sizes[:3] == [20, 10, 5] and sum(s for s in sizes if s <= 6) == 20
+    assert len(server.events("delete")) == sum(s > 6 for s in sizes), "a file of one that never ran is left"
+
+
+def test_a_batch_without_room_that_another_process_took_is_handed_in_again_by_who_asked(
+    sell, tmp_path: Path
+) -> None:
+    server, store = sell(ends=["full"]), tmp_path / "s.sqlite"
+    slow = replace(batched(server.url, poll_s=0.4, poll_max_s=0.4), concurrency=1)
+    with open_client(slow, store) as client, ThreadPoolExecutor(1) as threads:
+        asked = threads.submit(lambda: list(client.answers(map(question, range(10)))))
+        wait_until(lambda: open_batches(store) == ["batch_1"])
+        ledger = Ledger(ledger_path(store))
+        (batch,) = ledger.batches()
+        ledger.end(batch.uid, status="full")  # as another process does that has seen it so
+        ledger.close()
+        assert all(a.ok for a in asked.result())
+    assert not server.single() and [len(e["keys"]) for e in server.events("create")] == [10, 5, 5]
 
 
 def test_a_batch_that_is_for_ever_told_to_come_again_at_once_comes_to_an_end(sell, tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from pipelines.llm.client import Client, open_client
 from pipelines.llm.embeddings import keys_of
 from pipelines.llm.request import Request, Sampling
 from pipelines.llm.settings import Settings
+from pipelines.llm.stops import KeyRefused
 from pipelines.llm.waiting import Waiting
 from tests.llm.scripted_server import ScriptedServer
 
@@ -606,6 +607,24 @@ def test_a_run_that_gets_nowhere_for_long_is_waited_for_no_longer_and_that_is_to
     assert sorted(server.asked().values()) == [1, 1, 1, 1, 1, 2], (
         "only what the stopped run had sent is twice"
     )
+
+
+def test_what_is_in_flight_when_a_run_stops_is_asked_by_no_other_run(tmp_path: Path) -> None:
+    slow = {"late_s": 1.5}
+    with ScriptedServer({"faults": [*[slow] * 7, {"status": 401}]}) as server:
+        told = Settings("openai", "m", server.url, concurrency=8, stream=True)
+        with (
+            open_client(told, tmp_path / "s.sqlite") as stopped,
+            open_client(told, tmp_path / "s.sqlite") as other,
+            ThreadPoolExecutor(1) as threads,
+        ):
+            first = threads.submit(lambda: list(stopped.answers(questions(8))))
+            while len(server.requests()) < 8:
+                time.sleep(0.02)
+            time.sleep(0.3)  # it has been told to stop
+            assert all(a.ok for a in other.answers(questions(8)))
+            assert isinstance(first.exception(), KeyRefused)
+        assert sorted(server.asked().values()) == [1] * 7 + [2]
 
 
 def test_a_run_whose_answers_come_slowly_is_not_taken_for_stalled(tmp_path: Path) -> None:

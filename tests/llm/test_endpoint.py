@@ -75,6 +75,35 @@ def test_what_may_be_one_rows_own_fails_that_row_and_stops_the_run_when_no_other
     assert len(turned.requests()) == 4
 
 
+@pytest.mark.parametrize("status", [403, 404])
+def test_rows_that_are_refused_in_a_row_stop_no_run_whose_key_and_model_the_endpoint_vouches_for(
+    serve, tmp_path: Path, status: int
+) -> None:
+    script = {"poison": {f"What is {n} + {n}?": {"status": status} for n in range(5)}, "models": ["scripted"]}
+    server = serve(script)
+    for asked in (20, 5):  # again: those alone that are refused
+        with open_client(settings(server.url, concurrency=2), tmp_path / "s") as client:
+            ends = Counter(a.failure for a in client.answers(map(question, range(asked))))
+        assert ends == {Failure.BAD_REQUEST: 5} | ({None: 15} if asked == 20 else {})
+    other = serve(script | {"models": ["another"]})
+    with open_client(settings(other.url, concurrency=1), tmp_path / "t") as client:
+        if status == 403:
+            assert len(list(client.answers(map(question, range(20))))) == 20
+        else:
+            with pytest.raises(ConfigError, match="no model 'scripted'"):
+                list(client.answers(map(question, range(20))))
+
+
+def test_samples_of_one_refused_question_are_one_question_of_those_that_stop_a_run(
+    serve, tmp_path: Path
+) -> None:
+    server = serve({"poison": {"What is 0 + 0?": {"status": 404}}})
+    requests = [question(n, sample=k) for n in range(3) for k in range(4)]
+    with open_client(settings(server.url, concurrency=1), tmp_path / "s") as client:
+        ends = Counter(a.failure for a in client.answers(requests))
+    assert ends == {Failure.BAD_REQUEST: 4, None: 8}
+
+
 def test_a_question_that_a_moderation_flags_is_filtered_and_asked_once(serve, tmp_path: Path) -> None:
     flagged = {"message": "flagged", "code": 403, "metadata": {"reasons": ["violence"], "flagged_input": "x"}}
     server = serve({"faults": [{"raw": {"error": flagged}, "status": 403}] * 3})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
@@ -68,6 +69,19 @@ def test_a_date_is_counted_by_the_clock_of_the_server_that_tells_it(skew_s: int)
     for instant in (later.isoformat(), str(later.timestamp())):
         reset = {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": instant}
         assert read_limits(date | reset, NOW.timestamp()) == Limits(None, 0, None, 9.0)
+
+
+def test_a_date_without_a_zone_is_in_utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    try:
+        for said in ("Sun, 01 Mar 2026 12:00:09 -0000", "Sun, 01 Mar 2026 12:00:09"):
+            assert read_limits({"Retry-After": said}, NOW.timestamp()).retry_after_s == 9.0
+        reset = {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "2026-03-01T12:00:09"}
+        assert read_limits(reset, NOW.timestamp()).reset_s == 9.0
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_the_later_reset_counts_when_both_limits_are_told() -> None:

@@ -73,9 +73,25 @@ def test_a_stream_whose_answer_has_ended_is_whole_though_done_is_not_said(length
     assert choice["message"]["content"] == "né à 4" and choice["finish_reason"] == "stop"
 
 
-def test_a_stream_is_not_whole_while_one_of_its_choices_goes_on() -> None:
-    with pytest.raises(ValueError, match="cut off"):
-        joined(events(delta(0, content="a"), delta(1, content="b"), delta(0, finish="stop"), done=False))
+def test_a_choice_that_is_cut_off_is_left_out_of_those_that_have_ended() -> None:
+    body = joined(events(delta(0, content="a"), delta(1, content="b"), delta(1, finish="stop"), done=False))
+    assert [c["message"]["content"] for c in body["choices"]] == ["b"]
+
+
+def test_no_piece_of_a_text_is_copied_with_those_that_follow_it() -> None:
+    stream = Pieces()
+    stream.feed(events(delta(content="x" * 1000), done=False))
+    (choice,) = stream._choices.values()
+    first = choice["message"]["content"][0]
+    stream.feed(events(delta(content="y"), delta(finish="stop")))
+    assert choice["message"]["content"][0] is first
+    assert orjson.loads(stream.body())["choices"][0]["message"]["content"] == "x" * 1000 + "y"
+
+
+@pytest.mark.parametrize("index", [10**30, 5000, -1])
+def test_a_choice_of_a_number_that_cannot_be_is_no_event_of_the_protocol(index: int) -> None:
+    with pytest.raises(ValueError):
+        joined(b'data: {"choices": [{"index": %d, "text": "a"}]}\n\n' % index)
 
 
 @given(st.binary(max_size=200))
@@ -155,6 +171,7 @@ def test_parts_of_a_content_grow_too_and_a_choice_that_breaks_off_is_no_answer()
         b'error: {"message": "engine died"}\n\ndata: [DONE]\n\n',
         b'error: {"error": {"message": "engine died"}}\n\n',
         b"error: engine died\n\n",
+        b'data: {"object": "error", "message": "engine died"}\n\ndata: [DONE]\n\n',
     ],
 )
 def test_an_error_told_in_a_stream_is_that_error(told: bytes) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Sequence
 from queue import SimpleQueue
 
 import orjson
@@ -63,6 +64,47 @@ def test_each_choice_has_its_own_outcome() -> None:
     told["choices"][0]["finish_reason"] = "length"  # they came in reverse
     replies = split(read_reply(200, orjson.dumps(told), "completion"), "completion", 3)
     assert [r.kept.failure for r in replies] == [None, Failure.EMPTY, Failure.LENGTH]
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        {"prompt_tokens": None, "completion_tokens": 5, "total_tokens": 15},
+        {"prompt_tokens": "10", "completion_tokens": "5", "total_tokens": "15"},
+        {"prompt_tokens": 10.0, "completion_tokens": 5, "total_tokens": None},
+    ],
+)
+def test_a_usage_is_shared_out_as_it_is_read(usage: dict) -> None:
+    reply = read_reply(200, body(["a", "b"], usage), "completion")
+    own = [r.kept.usage for r in split(reply, "completion", 2)]
+    assert sum(u.prompt_tokens for u in own) == reply.kept.usage.prompt_tokens
+    assert sum(u.completion_tokens for u in own) == reply.kept.usage.completion_tokens
+
+
+@pytest.mark.parametrize("first", [{"text": 5}, {}, {"text": "half", "finish_reason": "error"}])
+def test_the_bill_adds_up_also_where_a_choice_cannot_be_read(first: dict) -> None:
+    good, broken = {"index": 1, "text": "4", "finish_reason": "stop"}, {"index": 0} | first
+    one = read_reply(200, orjson.dumps({"choices": [broken, good], "usage": USAGE}), "completion")
+    assert [r.kept.usage.completion_tokens for r in split(one, "completion", 2)] == [17]
+    none = read_reply(200, orjson.dumps({"choices": [broken] * 2, "usage": USAGE}), "completion")
+    ends = split(none, "completion", 2)
+    assert {r.kept.failure for r in ends} == {Failure.BROKEN_BODY}
+    assert sum(r.kept.usage.prompt_tokens for r in ends) == 101
+
+
+def test_who_is_cancelled_before_the_others_joined_leaves_nobody_waiting() -> None:
+    async def ask(jobs: Sequence[Job]) -> list[Asked]:
+        return [Asked(Reply(Kept("4")), (), 0.0) for _ in jobs]
+
+    async def scenario() -> list[Asked]:
+        together = Together(ask, lambda: None, 4)
+        leader = asyncio.ensure_future(together.ask(job(1, 0)))
+        await asyncio.sleep(0)
+        leader.cancel()
+        later = [asyncio.ensure_future(together.ask(job(1, k))) for k in (1, 2)]
+        return await asyncio.wait_for(asyncio.gather(*later), 5)
+
+    assert len(asyncio.run(scenario())) == 2
 
 
 def test_a_choice_that_broke_off_is_left_out_and_the_sound_ones_bear_the_whole_bill() -> None:

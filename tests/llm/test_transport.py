@@ -17,7 +17,8 @@ from pipelines.errors import ConfigError, EnvironmentFault, StageError
 from pipelines.llm.answer import Answer, Failure
 from pipelines.llm.backends.openai import address, at
 from pipelines.llm.client import Client, open_client
-from pipelines.llm.protocol import PATHS, read_reply
+from pipelines.llm.embeddings import BATCH
+from pipelines.llm.protocol import PATHS, read_reply, read_vectors
 from pipelines.llm.request import Request, Sampling
 from pipelines.llm.settings import Settings
 
@@ -337,18 +338,35 @@ def test_an_endpoints_embeddings_are_unit_vectors_in_order_and_asked_once(serve,
     assert [r["body"]["input"] for r in server.requests()] == [["b", "a"]] * 2
 
 
+def test_what_stopped_one_call_for_vectors_stops_no_later_one(serve, tmp_path: Path) -> None:
+    server = serve({"faults": [{"status": 404}]})
+    with open_client(settings(server.url), tmp_path / "s") as client:
+        with pytest.raises(ConfigError, match="no /v1/embeddings"):
+            client.embed(["a"], model="another", prefix="")
+        assert len(client.embed(["a"], model="embedder", prefix="")) == 1
+        assert all(a.ok for a in client.answers([question(1)]))
+
+
+def test_vectors_beside_an_error_that_is_none_are_taken_and_those_of_several_sizes_are_not() -> None:
+    data = [{"index": n, "embedding": [1.0] * (n + 1)} for n in range(2)]
+    raw = json.dumps({"error": None, "data": data[:1] * 2}).encode()
+    assert read_reply(200, raw, "embedding").kept.failure is None
+    with pytest.raises(ValueError, match="several sizes"):
+        read_vectors(json.dumps({"data": data}).encode(), 2)
+
+
 def test_a_text_that_an_endpoint_does_not_embed_is_named_and_costs_no_other_its_vector(
     serve, tmp_path: Path
 ) -> None:
     server = serve({"poison": {"far too long": {"status": 400, "body": "at most 8192 tokens"}}})
-    texts = [f"text {n}" for n in range(9)]
+    texts = [f"text {n}" for n in range(9 + 2 * BATCH)]
     with open_client(settings(server.url), tmp_path / "s") as client:
         named = r"no text of 12 characters that begins 'far too long': HTTP 400: at most 8192 tokens"
         with pytest.raises(StageError, match=named):
             client.embed([*texts[:5], "far too long", *texts[5:]], model="embedder", prefix="")
         asked = len(server.requests())
-        assert len(client.embed(texts, model="embedder", prefix="")) == 9
-    assert len(server.requests()) == asked <= 9, "the others' vectors are stored"
+        assert len(client.embed(texts, model="embedder", prefix="")) == len(texts)
+    assert len(server.requests()) == asked <= 20, "the others' vectors are stored"
 
 
 def test_two_clients_on_one_store_end_with_the_same_answers(serve, tmp_path: Path) -> None:

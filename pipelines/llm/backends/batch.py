@@ -9,12 +9,10 @@ after a wait, for `patience_s`.
 
 from __future__ import annotations
 
-import math
 import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
@@ -24,7 +22,7 @@ from pipelines.llm.backends.batch_desk import Desk
 from pipelines.llm.backends.batch_ledger import Batch, Ledger, ledger_path
 from pipelines.llm.backends.batch_office import Office
 from pipelines.llm.backends.batch_taking import attend
-from pipelines.llm.backends.batch_watch import Seen, Watch
+from pipelines.llm.backends.batch_watch import FULL, Seen, Watch
 from pipelines.llm.budget import over_budget
 from pipelines.llm.patience import Patience
 from pipelines.llm.store import Kept
@@ -70,7 +68,9 @@ class BatchCarrier:
         self._asks: dict[str, set[str]] = {}  # uid of a batch -> keys that someone here waits for
         self._watches: dict[str, Watch] = {}
         self._later: list[Job] = []  # for `rest`, when no batch is at work
+        self._crowded = False  # there was no room for a batch: one is out at a time, until one was run
         self._not_before = 0.0  # is a batch handed in
+        self._most = settings.batch.window  # at once: less where there was no room for as many
         self._for_room = self._patience()
         self._alone = False
         self._thread = threading.Thread(target=self._run, name="headrace-batches", daemon=True)
@@ -167,17 +167,22 @@ class BatchCarrier:
             while not self._closing:
                 # Half a window: the other half may be out, and nobody gathers more until it is back.
                 ready = self._held and (self._flushed or len(self._held) >= self.window // 2)
+                ready = ready and not (self._crowded and self._asks)
                 if ready and self._not_before <= time.time():
-                    jobs, self._held, self._flushed = self._held, [], False
+                    jobs, self._held = self._held[: self._most], self._held[self._most :]
+                    self._flushed = self._flushed and bool(self._held)
                     return jobs
                 looks = [w.due for w in self._watches.values()]
                 if looks and min(looks) <= time.time():
                     return []
-                due = min([*looks, *([self._not_before] if ready else [])], default=math.inf)
-                self._changed.wait(None if due == math.inf else due - time.time())
+                due = min([*looks, *([self._not_before] if ready else [])], default=None)
+                self._changed.wait(None if due is None else due - time.time())
             return None
 
     def _hand_in(self, office: Office, jobs: list[Job]) -> None:
+        if self._budget is not None:
+            for job in jobs:
+                self._budget.sent(job)  # a batch goes on without us, and is billed
         sent = office.send(jobs)
         for key, uid in sent.out.items():
             self._asks.setdefault(uid, set()).add(key)
@@ -205,8 +210,10 @@ class BatchCarrier:
     def _ended_elsewhere(self, office: Office, uid: str) -> None:
         """Another process took a batch, or found that it was never made."""
         keys = self._asks.pop(uid)
-        self._not_before = 0.0
-        if uid in {batch.uid for batch in office.ledger.batches(open_only=False)}:
+        ended = {batch.uid: batch.status for batch in office.ledger.batches(open_only=False)}
+        if ended.get(uid) == FULL:
+            self._wait_for_room(keys)
+        elif uid in ended:
             reason = f"batch {uid} was ended by another process without this answer"
             self._settle(office, keys, Kept("", failure=Failure.SERVER, detail=reason))
         else:
@@ -219,23 +226,40 @@ class BatchCarrier:
         self._deliver(taken.failed)
         left = self._asks.pop(batch.uid, set())
         if taken.seen.full:
-            self._wait_for_room(left, _left(batch, taken.seen))
+            self._wait_for_room(left)
             return
-        self._not_before, self._for_room = 0.0, self._patience()
+        self._crowded, self._for_room = False, self._patience()
+        self._most = min(2 * self._most, self.window)
         if taken.seen.status == "interrupted":
             self._hold_again(left)
         else:
             self._settle(office, left & taken.lost, _unread(batch, taken.seen))
             self._settle(office, left - taken.lost, _left(batch, taken.seen))
 
-    def _wait_for_room(self, keys: set[str], left: Kept) -> None:
-        """Hold `keys` until one of our batches has ended; where none is out, as long as patience allows."""
-        wait_s = math.inf if self._asks else self._for_room.after_refusal(None, random.random())
-        if wait_s is None:
-            self._deliver(dict.fromkeys(keys, replace(left, failure=Failure.OVERLOADED)))
+    def _wait_for_room(self, keys: set[str]) -> None:
+        """Hold `keys`, which were never run, until no batch of ours is out.
+
+        Where none was, they are held for a while, and half as many are handed in; all end when patience does.
+        """
+        with self._changed:
+            jobs = [job for key in keys for job in self._waiting.get(key, [])]
+        if not jobs:
             return
-        self._not_before = time.time() + wait_s
+        full = Kept("", failure=Failure.OVERLOADED, detail="there was no room for its batch")
+        if self._budget is not None:
+            for job in jobs:
+                self._budget.ended(job, full, left=False)  # it is handed in anew, if at all
+        self._crowded = True
         self._hold_again(keys)
+        if self._asks:
+            return
+        self._most = max(1, min(self._most, len(keys)) // 2)
+        wait_s = self._for_room.after_refusal(None, random.random())
+        self._not_before = time.time() + (wait_s or 0.0)
+        if wait_s is None:
+            with self._changed:
+                held, self._held = {job.key for job in self._held}, []
+            self._deliver(dict.fromkeys(held, full))
 
     def _patience(self) -> Patience:
         return Patience(self._settings.retries, self._settings.patience_s)

@@ -89,6 +89,18 @@ def ledger_path(store: Path) -> Path:
     return store.with_name(f"{store.stem}.batches.sqlite")
 
 
+def out_of(store: Path, keys: Iterable[str]) -> dict[str, str]:
+    """{key: uid of its batch} of those that are out, by the ledger of a response store, if there is one."""
+    path = ledger_path(store)
+    if not path.is_file():
+        return {}
+    ledger = Ledger(path)
+    try:
+        return ledger.out(keys)
+    finally:
+        ledger.close()
+
+
 def refuse_out(store: Path, keys: Iterable[str]) -> None:
     """Raises ConfigError when a question is out in a batch: to ask it singly would pay for it twice."""
     path = ledger_path(store)

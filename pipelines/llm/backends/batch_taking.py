@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from pipelines.errors import HeadraceError
 from pipelines.llm.answer import TRANSIENT, Failure
 from pipelines.llm.backends.batch_desk import Passing
 from pipelines.llm.backends.batch_file import read_line
 from pipelines.llm.backends.batch_ledger import Batch, Ledger, Line, ledger_path
-from pipelines.llm.backends.batch_watch import Act, Seen, Watch
+from pipelines.llm.backends.batch_watch import FULL, Act, Seen, Watch
 from pipelines.llm.store import KEPT_FAILURES, Kept, Record, Store
 
 if TYPE_CHECKING:
@@ -92,8 +94,12 @@ def take(office: Office, batch: Batch, seen: Seen, hand: Hand, *, last: bool) ->
     lost = _lost(office.ledger, batch, read, min(seen.done, batch.requests) - len(whole))
     if lost:
         seen = replace(seen, said=f"{seen.said} {len(lost)} answers that it counts cannot be read".strip())
-    office.ledger.end(batch.uid, status=seen.status, done=answers, unknown=unknown, said=seen.said)
+    status = FULL if seen.full else seen.status
+    office.ledger.end(batch.uid, status=status, done=answers, unknown=unknown, said=seen.said)
     office.desk.taken(batch)
+    if seen.full:
+        with suppress(HeadraceError):  # a file that stays costs nothing
+            office.desk.discard(batch)
     return Taken(seen, answers, failed, lost)
 
 

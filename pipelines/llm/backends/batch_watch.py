@@ -18,6 +18,9 @@ LOOKS_AGAIN = 5  # at files that say less than their batch counts; by default th
 ENDED = frozenset({"completed", "failed", "expired", "cancelled", "interrupted"})
 
 
+FULL = "full"  # how one is recorded that failed since its maker had no room for it
+
+
 class Act(StrEnum):
     WAIT = "wait"
     CANCEL = "cancel"
