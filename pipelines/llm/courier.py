@@ -46,11 +46,15 @@ LIFE_SIGNS = 4  # in the time after which others take us for stalled
 
 @dataclass(slots=True)
 class _Errand:
-    """What one caller of `Client.answers` has under way. `failed`: it was told so."""
+    """What one caller of `Client.answers` has under way. `failed`: it was told so.
+
+    `kept`: answers of it that wait for their commit.
+    """
 
     done: SimpleQueue[Handed]
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
     failed: bool = False
+    kept: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +200,7 @@ class Courier:
             if self.budget is not None:
                 asked = self.budget.priced(job.model, asked)
             self._answered.append(_Answered(errand, endpoint, job, asked))
+            errand.kept += 1
             if not self._writing:
                 self._writing = True
                 self._writer = self._loop.create_task(self._write_all())
@@ -233,7 +238,7 @@ class Courier:
             if errand.failed and self._worth_waiting:
                 await self._drain(errand)
             await self._cancel(errand)
-            while self._writing:  # what was answered is charged what it cost
+            while errand.kept:  # what was answered is charged what it cost
                 await asyncio.sleep(0.001)
             self._errands.pop(owner, None)
         await self._begin_anew()
@@ -287,6 +292,7 @@ class Courier:
             except BaseException as error:
                 for answered in group:
                     self._worth_waiting &= answered.endpoint is not self._endpoint
+                    answered.errand.kept -= 1
                     self._stop(answered.endpoint, error)  # a paid answer could not be kept: buy no more
                     answered.endpoint.leave()
                     self._fail(answered.errand, error)
@@ -299,6 +305,7 @@ class Courier:
         for answered in group:
             key, reply = answered.job.key, answered.asked.reply
             answered.endpoint.leave()
+            answered.errand.kept -= 1
             self.spent.count(reply.kept, 0 if answered.asked.rode else len(answered.asked.history))
             _, ends = handed.setdefault(id(answered.errand), (answered.errand, []))
             ends.append((key, kept.get(key, reply.kept)))
