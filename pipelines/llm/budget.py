@@ -41,7 +41,7 @@ UNBILLED = frozenset(
     {Failure.BAD_REQUEST, Failure.OVERLOADED, Failure.SERVER, Failure.HTML, Failure.OVER_BUDGET}
 )
 WAIT_S = 0.25  # between two looks at what others spend
-FLUSH = 256  # settled questions between two writes, if nothing else writes
+FLUSH, FLUSH_S = 256, 1.0  # settled questions, and seconds, between two writes, if nothing else writes
 _THIS_PROCESS = uuid.uuid4().hex
 
 
@@ -81,6 +81,7 @@ class Budget:
     _holds: dict[tuple[str, int], _Hold] = field(default_factory=dict)
     _waiting: list[Job] = field(default_factory=list)
     _settled: list[Entry] = field(default_factory=list)
+    _flushed_at: float = field(default_factory=time.monotonic)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     @property
@@ -224,8 +225,8 @@ class Budget:
     def _note(self, hold: _Hold, cost: Amount) -> None:
         if (held := hold.amount if hold.held else NOTHING) or cost:
             self._settled.append(Entry(hold.job.key, hold.places, held, cost))
-        if len(self._settled) >= FLUSH:
-            self.flush()
+        if len(self._settled) >= FLUSH or time.monotonic() - self._flushed_at > FLUSH_S:
+            self.flush()  # others may wait for what is no longer held
 
     def recall(self, done: object) -> None:
         """Give up on the questions that report to `done`: free if they never left, else paid in full."""
@@ -238,6 +239,7 @@ class Budget:
     def flush(self) -> None:
         """Write what was settled to the ledger."""
         with self._lock:
+            self._flushed_at = time.monotonic()
             if self._settled:
                 settled, self._settled = self._settled, []
                 self._open().settle(settled)

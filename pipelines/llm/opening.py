@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from pipelines.llm.backends.embedded import Embedded
 from pipelines.llm.backends.openai import OpenAI
 from pipelines.llm.backends.replay import Replay
-from pipelines.llm.models import model as registered
 from pipelines.llm.settings import Settings
 
 if TYPE_CHECKING:
@@ -41,5 +40,4 @@ def backend_of(settings: Settings) -> Backend:
         from pipelines.llm.backends.vllm import Vllm
 
         return Vllm(settings)
-    registered(settings.model)
-    return Embedded()
+    return Embedded()  # an unknown model is told with the first question: a stage may only embed

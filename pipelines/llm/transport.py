@@ -13,6 +13,7 @@ later too), of the whole. A proxy is taken from the environment, not for a serve
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 import urllib.request
 from contextlib import suppress
@@ -122,7 +123,8 @@ class Transport:
             if await sending.unread():
                 return None
             left = not isinstance(error, aiohttp.ClientConnectorError)
-            return _failed(Failure.NETWORK, f"{type(error).__name__} at {target.where}", left=left)
+            why = f" ({os.strerror(error.errno)})" if isinstance(error, OSError) and error.errno else ""
+            return _failed(Failure.NETWORK, f"{type(error).__name__}{why} at {target.where}", left=left)
         except _Broken as error:
             return Reply(Kept("", failure=Failure.BROKEN_BODY, detail=str(error)))
         reply = read_reply(status, raw, kind, limits.retry_after_s, limits)

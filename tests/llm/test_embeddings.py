@@ -10,6 +10,7 @@ import pytest
 from pipelines.errors import ConfigError
 from pipelines.llm import embeddings
 from pipelines.llm.client import Client, open_client
+from pipelines.llm.request import Request, Sampling
 from pipelines.llm.settings import Settings
 
 TEXTS = [
@@ -57,6 +58,13 @@ def test_what_is_stored_is_not_computed_again(client: Client, monkeypatch: pytes
     assert client.spent.embedded == len(TEXTS) and steps == [(6, 6)]
     monkeypatch.setattr(embeddings, "_load", lambda: pytest.fail("the encoder was loaded"))
     assert np.array_equal(client.embed(TEXTS), first[:-1]) and client.spent.embedded == len(TEXTS)
+
+
+def test_a_stage_that_only_embeds_needs_no_model_that_generates(tmp_path: Path) -> None:
+    with open_client(Settings(model="Qwen/Qwen3-1.7B"), tmp_path / "s.sqlite") as client:
+        assert client.embed(["tea"]).shape == (1, 384)
+        with pytest.raises(ConfigError, match="unknown model 'Qwen/Qwen3-1.7B'"):
+            list(client.answers([Request("completion", "", Sampling(4), "x")]))
 
 
 def test_near_meanings_are_nearer(client: Client) -> None:

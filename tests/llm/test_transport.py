@@ -294,7 +294,6 @@ def test_the_environment_wins_over_params(serve, tmp_path: Path, monkeypatch: py
     ("wrong", "says"),
     [
         (Settings(backend="embeded"), "unknown model backend 'embeded'.*did you mean 'embedded'"),
-        (Settings(model="smollm-135m"), "unknown model 'smollm-135m'.*did you mean 'smollm2-135m'"),
         (Settings(backend="openai"), "llm.base_url must start with http"),
         (Settings(backend="openai", base_url="http://127.0.0.1:99999"), "llm.base_url is no address"),
         (
