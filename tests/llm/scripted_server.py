@@ -188,7 +188,8 @@ async def _respond(
 async def _stream(request: Any, good: dict[str, Any], fault: dict[str, Any]) -> Any:
     """The reply word by word; `cut` ends it half-way, `late_s` comes between head and first token.
 
-    `undone` says no [DONE] after it: "ended" ends the stream in good order, "dropped" by its connection.
+    `undone` says no [DONE] after it: "ended" ends the stream in good order, "dropped" by its connection, and
+    "open" does not end it.
     """
     from aiohttp import web
 
@@ -201,6 +202,8 @@ async def _stream(request: Any, good: dict[str, Any], fault: dict[str, Any]) -> 
     if fault.get("cut") or fault.get("undone") == "dropped":
         request.transport.close()
         return response
+    if fault.get("undone") == "open":
+        await asyncio.sleep(3600)
     if not fault.get("undone"):
         await response.write(b"data: [DONE]\n\n")
     await response.write_eof()

@@ -25,7 +25,7 @@ from pipelines.llm.backends.batch_settings import BatchSettings
 from pipelines.llm.caps import Cap, Caps
 from pipelines.llm.client import Client, open_client
 from pipelines.llm.job import Job
-from pipelines.llm.prices import Price
+from pipelines.llm.prices import NANO, Price, most
 from pipelines.llm.request import named_request
 from pipelines.llm.settings import Settings
 from pipelines.llm.store import Store
@@ -233,6 +233,20 @@ def test_an_endpoint_that_stays_away_ends_the_run_and_the_batch_is_found_later(s
     assert open_batches(store) == ["batch_1"]
     assert all(a.ok for a in ask(server, store))
     assert set(server.batched().values()) == {1}
+
+
+def test_a_batch_that_is_paid_for_is_fetched_though_a_cap_leaves_no_room(sell, tmp_path: Path) -> None:
+    server, store = sell(faults={"retrieve": [500] * 8}), tmp_path / "s.sqlite"
+    price = Price(prompt=1.0, completion=2.0)
+    named = (named_request(question(n), "scripted", "name:scripted") for n in range(20))
+    usd = sum(price.nano(most(n.request, n.canonical)) for n in named) / NANO
+    told = replace(batched(server.url), prices={"scripted": price}, caps=Caps(month=Cap(usd=usd)))
+    impatient = replace(told, patience_s=0.3)
+    with open_client(impatient, store) as client, pytest.raises(EnvironmentFault, match="recorded"):
+        list(client.answers(map(question, range(20))))
+    with open_client(told, store) as client:
+        ends = Counter(a.failure for a in client.answers(map(question, range(25))))
+    assert ends == {None: 20, Failure.OVER_BUDGET: 5} and set(server.batched().values()) == {1}
 
 
 def test_a_batch_that_is_refused_for_a_while_waits_as_told_and_spends_no_retry(sell, tmp_path: Path) -> None:

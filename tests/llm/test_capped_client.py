@@ -22,6 +22,8 @@ from pipelines.llm.client import Client, open_client
 from pipelines.llm.prices import NANO, Price, most
 from pipelines.llm.request import Request, Sampling, named_request
 from pipelines.llm.spending import Spending, ledger_path
+from pipelines.llm.stops import KeyRefused
+from pipelines.llm.store import Store
 
 PRICE = Price(prompt=10.0, completion=100.0)  # an answer: 10 and 2 tokens, .0003 USD
 ANSWER = 300_000  # nano-dollars
@@ -111,6 +113,39 @@ def test_a_lost_attempt_is_charged_and_a_refused_one_is_not(serve, tmp_path: Pat
     ask(lost, store, question(2))
     paid, held = spent(store)
     assert paid > 3 * ANSWER and held == 0
+
+
+def bounds(requests: list[Request]) -> list[int]:
+    """Nano-dollars that each can cost at most."""
+    named = (named_request(r, "scripted", "name:scripted") for r in requests)
+    return [PRICE.nano(most(n.request, n.canonical)) for n in named]
+
+
+def test_samples_of_one_lost_call_are_each_charged_where_a_cap_ends_them(serve, tmp_path: Path) -> None:
+    server, store = serve({"faults": [{"garbage": True}]}), tmp_path / "s.sqlite"
+    requests = [question(1, sample=k) for k in range(4)]
+    caps = Caps(run=Cap(usd=sum(bounds(requests)) / NANO))
+    answers = ask(server, store, *requests, samples_per_call=4, caps=caps)
+    assert {a.failure for a in answers} == {Failure.OVER_BUDGET} and len(server.requests()) == 1
+    assert spent(store) == (sum(bounds(requests)), 0)
+
+
+def test_answers_in_the_midst_of_their_commit_when_a_run_stops_cost_what_they_cost(
+    serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put = Store.put
+
+    def slowly(store: Store, records):  # type: ignore[no-untyped-def]
+        time.sleep(0.3)
+        return put(store, records)
+
+    monkeypatch.setattr(Store, "put", slowly)
+    faults, store = [None, None, None, {"status": 401}], tmp_path / "s.sqlite"
+    server = serve({"faults": faults}, latency_ms=20)
+    with pytest.raises(KeyRefused):
+        ask(server, store, *map(question, range(8)), caps=Caps(run=Cap(usd=100.0)))
+    answered = sum(r["fault"] is None for r in server.requests())
+    assert answered >= 3 and spent(store) == (answered * ANSWER, 0)
 
 
 def test_an_endpoint_that_is_not_there_costs_nothing(serve, tmp_path: Path) -> None:

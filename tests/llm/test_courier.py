@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -105,3 +108,33 @@ def test_two_who_ask_at_once_are_both_told_that_the_disk_is_full_and_go_on_when_
         assert len(told) == 2 and client.store.count() == 0
         monkeypatch.setattr(Store, "put", put)
         assert len([a for a in client.answers(map(question, range(20))) if a.ok]) == 20
+
+
+INTERRUPTED = """
+import sys
+from pathlib import Path
+sys.path[:0] = [{tests!r}]
+from questions import question, settings
+from pipelines.llm import courier
+from pipelines.llm.client import open_client
+courier.NOTICE_S = 0.1
+told = settings(sys.argv[1], concurrency=4, stream=True, first_byte_timeout_s=60.0, timeout_s=60.0)
+try:
+    with open_client(told, Path(sys.argv[2])) as client:
+        list(client.answers(map(question, range(8))))
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_whoever_interrupts_the_wait_for_what_is_in_flight_ends_it_at_once(serve, tmp_path: Path) -> None:
+    slow = {"late_s": 30.0}
+    server = serve({"faults": [slow, slow, slow, {"status": 401}]})
+    script = INTERRUPTED.format(tests=str(Path(__file__).parent))
+    command = [sys.executable, "-c", script, server.url, str(tmp_path / "s.sqlite")]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, cwd=Path(__file__).parents[2], **pipes) as run:  # type: ignore[call-overload]
+        assert "waits for 3 answers in flight" in run.stderr.readline()
+        run.send_signal(signal.SIGINT)
+        said, errors = run.communicate(timeout=20)
+    assert said == "interrupted\n" and errors == ""

@@ -237,7 +237,7 @@ def test_a_stream_cut_off_is_asked_again_and_never_a_short_answer(serve, tmp_pat
     assert answer.failure is Failure.BROKEN_BODY and "cut off" in answer.detail and answer.text == ""
 
 
-@pytest.mark.parametrize("undone", ["ended", "dropped"])
+@pytest.mark.parametrize("undone", ["ended", "dropped", "open"])
 def test_an_answer_that_has_ended_is_paid_once_from_a_server_that_never_says_done(
     serve, tmp_path: Path, undone: str
 ) -> None:
