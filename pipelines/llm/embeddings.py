@@ -189,8 +189,7 @@ class Endpoint:
     def encode(self, prompts: Sequence[str]) -> np.ndarray:
         import numpy as np
 
-        told = self._client.courier().embed(self._model, list(prompts))
-        vectors = np.asarray(told, dtype=np.float32)
+        vectors = np.asarray(self._client.courier().embed(self._model, list(prompts)), dtype=np.float32)
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         return np.asarray(vectors / np.maximum(lengths, np.finfo(np.float32).tiny), dtype=np.float32)
 

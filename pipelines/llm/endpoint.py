@@ -261,11 +261,11 @@ class Endpoint:
         """Raises what ends the run, but for what is this question's own."""
         if reply.stop is None:
             return
-        if question.vectors:  # what an endpoint says of a batch of texts it says of all
+        if question.vectors or reply.status not in DOUBTFUL:  # said of a batch of texts, it is said of all
             raise reply.stop
-        if self._outage.stops(reply, question.prompt):
-            doubtful, named = reply.status in DOUBTFUL, reply.status != FORBIDDEN
-            if not (doubtful and await self._transport.vouches(url, question.model, named=named)):
+        if self._outage.turned_away(question.prompt):
+            named = reply.status != FORBIDDEN
+            if not await self._transport.vouches(url, question.model, named=named):
                 raise reply.stop
             self._outage.vouched = True
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from pipelines.llm.protocol import Reply
-from pipelines.llm.stops import DOUBTFUL, gone, refuses_all
+from pipelines.llm.stops import gone, refuses_all
 
 GONE_BY = 3
 
@@ -39,10 +39,8 @@ class Outage:
         if (refused_s := now - self._refused_since) > self.patience_s:
             raise refuses_all(where, refused_s, reply.kept.detail)
 
-    def stops(self, reply: Reply, question: str) -> bool:
-        """Whether a `reply.stop` to a question ends the run."""
-        if reply.status not in DOUBTFUL:
-            return True
+    def turned_away(self, question: str) -> bool:
+        """So was a question, by what may be its own fault. Whether that ends the run."""
         self._turned_away.add(question)
         return not self.vouched and len(self._turned_away) >= GONE_BY
 

@@ -225,7 +225,7 @@ class BatchCarrier:
         del self._watches[batch.uid]
         self._deliver(taken.failed)
         left = self._asks.pop(batch.uid, set())
-        if taken.seen.full:
+        if taken.seen.status == FULL:
             self._wait_for_room(left)
             return
         self._crowded, self._for_room = False, self._patience()

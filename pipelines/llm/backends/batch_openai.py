@@ -18,7 +18,7 @@ import openai
 from pipelines.errors import ConfigError, EnvironmentFault, HeadraceError
 from pipelines.llm.backends.batch_desk import Passing
 from pipelines.llm.backends.batch_file import cut
-from pipelines.llm.backends.batch_watch import Seen
+from pipelines.llm.backends.batch_watch import FULL, Seen
 from pipelines.llm.backends.openai import V1, address, at
 from pipelines.llm.limits import retry_after
 from pipelines.llm.protocol import PATHS
@@ -151,14 +151,14 @@ class OpenAIDesk:
         errors = getattr(getattr(shown, "errors", None), "data", None) or []
         said = "; ".join(str(getattr(e, "message", "")) for e in errors)
         status = str(_whole(shown, "status"))
+        no_room = status == "failed" and any(getattr(e, "code", "") == NO_ROOM for e in errors)
         return Seen(
             id=str(_whole(shown, "id")),
-            status=status,
+            status=FULL if no_room else status,
             files=tuple(f for f in (shown.output_file_id, shown.error_file_id) if f),
             done=int(getattr(counts, "completed", 0) or 0),
             failed=int(getattr(counts, "failed", 0) or 0),
             said=self._clean(said),
-            full=status == "failed" and any(getattr(e, "code", "") == NO_ROOM for e in errors),
         )
 
     def _clean(self, said: str) -> str:

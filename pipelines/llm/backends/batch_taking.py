@@ -94,10 +94,9 @@ def take(office: Office, batch: Batch, seen: Seen, hand: Hand, *, last: bool) ->
     lost = _lost(office.ledger, batch, read, min(seen.done, batch.requests) - len(whole))
     if lost:
         seen = replace(seen, said=f"{seen.said} {len(lost)} answers that it counts cannot be read".strip())
-    status = FULL if seen.full else seen.status
-    office.ledger.end(batch.uid, status=status, done=answers, unknown=unknown, said=seen.said)
+    office.ledger.end(batch.uid, status=seen.status, done=answers, unknown=unknown, said=seen.said)
     office.desk.taken(batch)
-    if seen.full:
+    if seen.status == FULL:
         with suppress(HeadraceError):  # a file that stays costs nothing
             office.desk.discard(batch)
     return Taken(seen, answers, failed, lost)

@@ -14,11 +14,9 @@ from enum import StrEnum
 GROWTH = 1.5
 LOOKS_AGAIN = 5  # at files that say less than their batch counts; by default they take a minute or more
 
+FULL = "full"  # of one that failed since its maker had no room for it
 # All other states are those of a batch at work, those unknown to us too.
-ENDED = frozenset({"completed", "failed", "expired", "cancelled", "interrupted"})
-
-
-FULL = "full"  # how one is recorded that failed since its maker had no room for it
+ENDED = frozenset({"completed", "failed", "expired", "cancelled", "interrupted", FULL})
 
 
 class Act(StrEnum):
@@ -32,8 +30,7 @@ class Act(StrEnum):
 class Seen:
     """A batch as its maker shows it. `files` are those to read, `said` what it says of a failure.
 
-    status: the seller's word, or "interrupted" (a local run that was killed with its owner); full: it
-    failed, for its maker had no room for it.
+    status: the seller's word, FULL, or "interrupted" (a local run that was killed with its owner).
     """
 
     id: str
@@ -42,7 +39,6 @@ class Seen:
     done: int = 0
     failed: int = 0
     said: str = ""
-    full: bool = False
 
     @property
     def ended(self) -> bool:
