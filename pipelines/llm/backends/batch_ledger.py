@@ -89,35 +89,39 @@ def ledger_path(store: Path) -> Path:
     return store.with_name(f"{store.stem}.batches.sqlite")
 
 
-def out_of(store: Path, keys: Iterable[str]) -> dict[str, str]:
-    """{key: uid of its batch} of those that are out, by the ledger of a response store, if there is one."""
+@contextmanager
+def ledger_of(store: Path) -> Iterator[Ledger | None]:
+    """The ledger of a response store, to look at it; None where no batch was ever made."""
     path = ledger_path(store)
     if not path.is_file():
-        return {}
+        yield None
+        return
     ledger = Ledger(path)
     try:
-        return ledger.out(keys)
+        yield ledger
     finally:
         ledger.close()
+
+
+def out_of(store: Path, keys: Iterable[str]) -> dict[str, str]:
+    """{key: uid of its batch} of those that are out, by the ledger of a response store, if there is one."""
+    with ledger_of(store) as ledger:
+        return {} if ledger is None else ledger.out(keys)
 
 
 def refuse_out(store: Path, keys: Iterable[str]) -> None:
     """Raises ConfigError when a question is out in a batch: to ask it singly would pay for it twice."""
-    path = ledger_path(store)
-    if not path.is_file():
-        return
-    ledger = Ledger(path)
-    try:
+    with ledger_of(store) as ledger:
+        if ledger is None:
+            return
         out = ledger.out(keys)
         first = next((b for b in ledger.batches() if b.uid in out.values()), None)
-        if first is not None:
-            raise ConfigError(
-                f"{len(out)} of these questions are out in a batch, such as {first.id or first.uid}",
-                where=first.address,
-                cure="headrace batches --wait, or --cancel ID and then --wait",
-            )
-    finally:
-        ledger.close()
+    if first is not None:
+        raise ConfigError(
+            f"{len(out)} of these questions are out in a batch, such as {first.id or first.uid}",
+            where=first.address,
+            cure="headrace batches --wait, or --cancel ID and then --wait",
+        )
 
 
 class Ledger:

@@ -19,7 +19,7 @@ from pipelines.errors import HeadraceError
 from pipelines.llm.answer import TRANSIENT, Failure
 from pipelines.llm.backends.batch_desk import Passing
 from pipelines.llm.backends.batch_file import read_line
-from pipelines.llm.backends.batch_ledger import Batch, Ledger, Line, ledger_path
+from pipelines.llm.backends.batch_ledger import Batch, Ledger, Line, ledger_of
 from pipelines.llm.backends.batch_watch import FULL, Act, Seen, Watch
 from pipelines.llm.store import KEPT_FAILURES, Kept, Record, Store
 
@@ -104,17 +104,13 @@ def take(office: Office, batch: Batch, seen: Seen, hand: Hand, *, last: bool) ->
 
 def end_taken(store: Store) -> None:
     """End the batches whose answers are all stored: who took them died before it could say so."""
-    path = ledger_path(store.path)
-    if not path.is_file():
-        return
-    ledger = Ledger(path)
-    try:
+    with ledger_of(store.path) as ledger:
+        if ledger is None:
+            return
         for batch in ledger.batches():
             keys = ledger.keys(batch.uid)
             if batch.id and len(store.answers(keys)) == len(keys):
                 ledger.end(batch.uid, done=len(keys))
-    finally:
-        ledger.close()
 
 
 def _counted(batch: Batch, seen: Seen) -> int:
