@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 STOP_S = 30.0
 DRAIN_S = 10.0
+LAST_S = 1.0  # for what goes on once all is closed
 NOTICE_S = 3.0
 LIFE_SIGNS = 4  # in the time after which others take us for stalled
 
@@ -277,6 +278,16 @@ class Courier:
         if self._endpoint is not None:
             await self._endpoint.close()
         await self.backend.close()
+        await self._end_the_rest()
+
+    @staticmethod
+    async def _end_the_rest() -> None:
+        """Whoever is interrupted waits no more, but what it began goes on: a recall, an embedding."""
+        if rest := asyncio.all_tasks() - {asyncio.current_task()}:
+            _, late = await asyncio.wait(rest, timeout=LAST_S)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*rest, return_exceptions=True)
 
     # -- keeping ------------------------------------------------------------------------------
 

@@ -111,30 +111,60 @@ def test_two_who_ask_at_once_are_both_told_that_the_disk_is_full_and_go_on_when_
 
 
 INTERRUPTED = """
-import sys
+import asyncio, sys
 from pathlib import Path
 sys.path[:0] = [{tests!r}]
 from questions import question, settings
 from pipelines.llm import courier
 from pipelines.llm.client import open_client
-courier.NOTICE_S = 0.1
-told = settings(sys.argv[1], concurrency=4, stream=True, first_byte_timeout_s=60.0, timeout_s=60.0)
+from pipelines.llm.transport import Transport
+url, store, what, slowly = sys.argv[1:]
+
+async def close(transport, at_once=Transport.close):
+    await asyncio.sleep(float(slowly))
+    await at_once(transport)
+
+Transport.close, courier.NOTICE_S = close, 0.1
+told = settings(url, concurrency=4, stream=True, first_byte_timeout_s=60.0, timeout_s=60.0)
 try:
-    with open_client(told, Path(sys.argv[2])) as client:
+    with open_client(told, Path(store)) as client:
+        if what == "embed":
+            client.embed(["a text"], model="vectors", prefix="")
         list(client.answers(map(question, range(8))))
 except KeyboardInterrupt:
     print("interrupted")
 """
 
 
-def test_whoever_interrupts_the_wait_for_what_is_in_flight_ends_it_at_once(serve, tmp_path: Path) -> None:
-    slow = {"late_s": 30.0}
-    server = serve({"faults": [slow, slow, slow, {"status": 401}]})
+@pytest.fixture
+def interrupted(serve, tmp_path: Path):
+    """What a client says, on both streams, that is interrupted while it waits for the endpoint."""
     script = INTERRUPTED.format(tests=str(Path(__file__).parent))
-    command = [sys.executable, "-c", script, server.url, str(tmp_path / "s.sqlite")]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with subprocess.Popen(command, cwd=Path(__file__).parents[2], **pipes) as run:  # type: ignore[call-overload]
-        assert "waits for 3 answers in flight" in run.stderr.readline()
-        run.send_signal(signal.SIGINT)
-        said, errors = run.communicate(timeout=20)
-    assert said == "interrupted\n" and errors == ""
+
+    def run(faults: list[dict[str, float]], what: str, *, slowly: float) -> tuple[str, str]:
+        server = serve({"faults": faults})
+        command = [sys.executable, "-c", script, server.url, str(tmp_path / "s.sqlite"), what, str(slowly)]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        with subprocess.Popen(command, cwd=Path(__file__).parents[2], **pipes) as client:  # type: ignore[call-overload]
+            if what == "answers":
+                assert "waits for 3 answers in flight" in client.stderr.readline()
+            while len(server.requests()) < len(faults):
+                assert client.poll() is None
+            client.send_signal(signal.SIGINT)
+            said: tuple[str, str] = client.communicate(timeout=20)
+        return said
+
+    return run
+
+
+@pytest.mark.parametrize("slowly", [0.0, 0.3])
+def test_whoever_interrupts_the_wait_for_what_is_in_flight_ends_it_at_once(
+    interrupted, slowly: float
+) -> None:
+    late = {"late_s": 30.0}
+    said = interrupted([late, late, late, {"status": 401}], "answers", slowly=slowly)
+    assert said == ("interrupted\n", "")
+
+
+def test_whoever_interrupts_an_embedding_ends_it_at_once(interrupted) -> None:
+    assert interrupted([{"hang": True}], "embed", slowly=0.0) == ("interrupted\n", "")
