@@ -22,7 +22,7 @@ from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from pipelines.errors import ConfigError
+from pipelines.errors import ConfigError, StageError
 from pipelines.llm.answer import Answer
 from pipelines.llm.backends.batch_ledger import out_of, refuse_out
 from pipelines.llm.backends.replay import Replay, miss
@@ -58,7 +58,7 @@ class Client:
         self.spent = Spent()
         self._backend = backend_of(self.settings)
         self._courier: Courier | BatchCarrier | None = None
-        self._starting = Lock()
+        self._starting, self._closed = Lock(), False
         self._budget = budget_of(self.settings, path, stage, ours=self._backend.ours)
         self.embedded: set[str] | None = None  # keys of the vectors used, once there was a text to embed
         path = path.resolve() if path.is_symlink() else path  # what lies beside it is shared by its users
@@ -87,8 +87,9 @@ class Client:
             all_.callback(self.claims.close)
             if self._budget is not None:
                 all_.callback(self._budget.close)
-            if self._courier is not None:
-                courier, self._courier = self._courier, None
+            with self._starting:
+                courier, self._courier, self._closed = self._courier, None, True
+            if courier is not None:
                 all_.callback(courier.close)
             elif self.settings.backend in BATCHED:
                 from pipelines.llm.backends.batch_taking import end_taken
@@ -116,8 +117,8 @@ class Client:
                     batch = list(islice(source, min(PIECE, window - len(waiting))))
                     more = bool(batch)
                     yield from self._take(batch, under_way)
-                    if not more and self._courier is not None:
-                        self._courier.flush()
+                    if not more:
+                        self._flush()
                 elif waiting:
                     yield from self._look_again(under_way)
                     handed = self._next(under_way)
@@ -130,11 +131,12 @@ class Client:
                         self.spent.unpriced += fresh[0].unpriced
                         yield from fresh
         finally:
-            if self._courier is not None and collecting():  # nothing may be waited for
-                self._courier.recall_later(done, partial(self._leave, under_way))
+            courier = self._courier  # another thread may close it
+            if courier is not None and collecting():  # nothing may be waited for
+                courier.recall_later(done, partial(self._leave, under_way))
             elif not sys.is_finalizing():  # then no other thread runs any more
-                if self._courier is not None:
-                    self._courier.recall(done)
+                if courier is not None:
+                    courier.recall(done)
                 self._leave(under_way)
 
     def pulse(self) -> Pulse:
@@ -175,6 +177,8 @@ class Client:
     def courier(self) -> Courier | BatchCarrier:
         """The thread that asks; started by the first question that the store cannot answer."""
         with self._starting:
+            if self._closed:
+                raise StageError("the model client was closed while answers were wanted")
             if self._courier is None and self.settings.backend in BATCHED:
                 from pipelines.llm.backends.batch_opening import open_carrier
 
@@ -280,6 +284,10 @@ class Client:
         for _, jobs in groupby(within, key=lambda job: id(job.done)):
             self.courier().send(list(jobs))
 
+    def _flush(self) -> None:
+        if (courier := self._courier) is not None:
+            courier.flush()
+
     def _leave(self, under_way: UnderWay) -> None:
         """Settle what came and nobody read; the budget gives up on the rest, and the claims end."""
         done = under_way.done
@@ -302,12 +310,11 @@ class Client:
         broke = self._budget is not None and self._budget.waiting
         if self._budget is not None and broke:
             self._let(*self._budget.again())
-            if self._courier is not None:
-                self._courier.flush()  # nothing else comes before we have waited
+            self._flush()  # nothing else comes before we have waited
         elif self._budget is not None and under_way.elsewhere:
             self._budget.flush()  # whom we wait for may wait for what we no longer hold
-        if self._courier is not None and under_way.elsewhere:
-            self._courier.flush()  # or for what a carrier gathers
+        if under_way.elsewhere:
+            self._flush()  # or for what a carrier gathers
         if not under_way.waiting:
             return []
         if not broke and not under_way.elsewhere:

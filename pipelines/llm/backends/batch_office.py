@@ -22,7 +22,7 @@ from pipelines.llm.backends.batch_desk import Desk, Passing
 from pipelines.llm.backends.batch_file import line_of, packed
 from pipelines.llm.backends.batch_ledger import Batch, Ledger, Line
 from pipelines.llm.backends.batch_watch import Seen, Watch
-from pipelines.llm.courier import media_refs
+from pipelines.llm.group_commit import media_refs
 from pipelines.llm.media import MediaFault, has_media, read_media
 from pipelines.llm.patience import Patience
 from pipelines.llm.prices import NANO, charge, price_of
