@@ -29,6 +29,7 @@ from pipelines.llm.job import Job
 from pipelines.llm.prices import NANO, Amount, Price, charge, most, paid, price_of
 from pipelines.llm.request import Request, named_request
 from pipelines.llm.spending import Entry, Spending, month_of
+from pipelines.llm.stops import ClientClosed
 from pipelines.llm.wishes import NOTHING, Limit, Place, Verdict, Word
 
 if TYPE_CHECKING:
@@ -82,6 +83,8 @@ class Budget:
     _waiting: list[Job] = field(default_factory=list)
     _settled: list[Entry] = field(default_factory=list)
     _flushed_at: float = field(default_factory=time.monotonic)
+    _ended: bool = False
+    _closed: bool = False
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     @property
@@ -205,7 +208,7 @@ class Budget:
     def settle(self, key: str, done: object, kept: Kept) -> float:
         """Charge the end of the question `key` that reports to `done`; its usage may be `priced`.
 
-        Returns what it came to, in USD.
+        Returns what it came to, in USD. It is written when `flush_when_due` or another write says so.
         """
         with self._lock:
             hold = self._holds.pop((key, id(done)), None)
@@ -225,11 +228,17 @@ class Budget:
     def _note(self, hold: _Hold, cost: Amount) -> None:
         if (held := hold.amount if hold.held else NOTHING) or cost:
             self._settled.append(Entry(hold.job.key, hold.places, held, cost))
+
+    def flush_when_due(self) -> None:
+        """Write it when it is much, or a while ago."""
         if len(self._settled) >= FLUSH or time.monotonic() - self._flushed_at > FLUSH_S:
             self.flush()  # others may wait for what is no longer held
 
     def recall(self, done: object) -> None:
-        """Give up on the questions that report to `done`: free if they never left, else paid in full."""
+        """Give up on the questions that report to `done`: free if they never left, else paid in full.
+
+        It is written with what comes next.
+        """
         with self._lock:
             self._waiting = [w for w in self._waiting if w.done is not done]
             for name in [n for n in self._holds if n[1] == id(done)]:
@@ -240,21 +249,30 @@ class Budget:
         """Write what was settled to the ledger."""
         with self._lock:
             self._flushed_at = time.monotonic()
-            if self._settled:
-                settled, self._settled = self._settled, []
-                self._open().settle(settled)
+            if self._settled and not self._closed:
+                self._open().settle(self._settled)
+                self._settled = []
+
+    def end(self) -> None:
+        """Hold for nothing more: whoever wants that gets ClientClosed, for what it meets next is no cap."""
+        self._ended = True
 
     def close(self) -> None:
-        """Give back what never left; what may have been billed is spent."""
+        """Give back what never left; what may have been billed is spent. Whoever waits gets ClientClosed."""
         with self._lock:
+            self.end()
+            for done in {id(job.done): job.done for job in self._waiting}.values():
+                done.put(ClientClosed())
             for hold in self._holds.values():
                 self._note(hold, hold.amount if hold.sent else NOTHING)
             self._holds.clear()
             self._waiting.clear()
-            if self._settled or self._ledger is not None:
+            try:
                 self.flush()
-                self._open().close()
-                self._ledger = None
+            finally:
+                self._closed, ledger, self._ledger = True, self._ledger, None
+                if ledger is not None:
+                    ledger.close()
 
     def _refuse_unpriced(self, model: str) -> None:
         if self.caps.money and self._price(model) is None:
@@ -271,6 +289,8 @@ class Budget:
         return charge(self._price(job.model), most(job.request, job.canonical))
 
     def _ask(self, places: Sequence[Place], wishes: Mapping[str, Amount]) -> list[Verdict]:
+        if self._ended:
+            raise ClientClosed
         caps = self.caps.named
         limits = [Limit(p, caps[p[0]].usd, caps[p[0]].tokens) for p in places if caps[p[0]] != Cap()]
         return self._open().reserve(places, limits, wishes)

@@ -22,8 +22,9 @@ from pathlib import Path
 from threading import RLock
 from types import MappingProxyType
 
-from pipelines.errors import EnvironmentFault, StageError
+from pipelines.errors import EnvironmentFault
 from pipelines.llm.claimants import WORD, Claimants, Seen
+from pipelines.llm.stops import ClientClosed
 
 DIGITS = 15  # of the key, by which a claim names its question: 60 bits
 NONE = 0  # where a file names no question
@@ -48,12 +49,12 @@ class Claims:
     def take(self, keys: Iterable[str], owner: object, stalled: Mapping[str, int] = NOBODY) -> set[str]:
         """Which of the questions are the owner's to ask, from now on.
 
-        `stalled` are claimants to overlook, each by its pulse of then. Raises EnvironmentFault, StageError
+        `stalled` are claimants to overlook, each by its pulse of then. Raises EnvironmentFault, ClientClosed
         after the end.
         """
         with self._one:
             if self._closed:
-                raise StageError("the model client was closed while answers were wanted")
+                raise ClientClosed()
             wanted = {key for key in keys if key not in self._held}
             if not wanted:
                 return wanted

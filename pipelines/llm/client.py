@@ -18,11 +18,10 @@ from functools import partial
 from itertools import groupby, islice
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from pipelines.errors import ConfigError, StageError
+from pipelines.errors import ConfigError, EnvironmentFault
 from pipelines.llm.answer import Answer
 from pipelines.llm.backends.batch_ledger import out_of, refuse_out
 from pipelines.llm.backends.replay import Replay, miss
@@ -31,9 +30,10 @@ from pipelines.llm.claims import Claims
 from pipelines.llm.collector import collecting, seldom
 from pipelines.llm.job import UnderWay
 from pipelines.llm.models import model as registered
-from pipelines.llm.opening import BATCHED, backend_of, budget_of
+from pipelines.llm.opening import BATCHED, Life, backend_of, budget_of
 from pipelines.llm.request import Named, Request
 from pipelines.llm.settings import Settings, effective
+from pipelines.llm.stops import ClientClosed
 from pipelines.llm.store import Kept, Store
 from pipelines.llm.tally import Pulse, Spent
 from pipelines.llm.waiting import Waiting
@@ -58,7 +58,7 @@ class Client:
         self.spent = Spent()
         self._backend = backend_of(self.settings)
         self._courier: Courier | BatchCarrier | None = None
-        self._starting, self._closed = Lock(), False
+        self._life = Life()
         self._budget = budget_of(self.settings, path, stage, ours=self._backend.ours)
         self.embedded: set[str] | None = None  # keys of the vectors used, once there was a text to embed
         path = path.resolve() if path.is_symlink() else path  # what lies beside it is shared by its users
@@ -81,14 +81,23 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Stop the model server and close the store; what fails at it keeps nothing else open."""
-        with ExitStack() as all_:
+        """Stop the model server and close the store; what fails at it keeps nothing else open.
+
+        In several threads at once: all return when it is closed. In a forked child: its parent's, left alone.
+        """
+        if not self._life.is_here:
+            return
+        with self._life.ending, ExitStack() as all_:
+            with self._life.starting:
+                courier, self._courier = self._courier, None
+                closed, self._life.closed = self._life.closed, True
+            if closed:
+                return
             all_.callback(self.store.close)
             all_.callback(self.claims.close)
             if self._budget is not None:
+                self._budget.end()
                 all_.callback(self._budget.close)
-            with self._starting:
-                courier, self._courier, self._closed = self._courier, None, True
             if courier is not None:
                 all_.callback(courier.close)
             elif self.settings.backend in BATCHED:
@@ -100,7 +109,7 @@ class Client:
         """Lazily, a bounded window in flight, in any order; each answer carries its request.
 
         Raises EnvironmentFault (no server, no disk, refused key), ConfigError (unknown model),
-        ReplayMiss. A failure of one request is an Answer with `failure` set.
+        ReplayMiss, ClientClosed. A failure of one request is an Answer with `failure` set.
         """
         with seldom():
             yield from self._answers(requests)
@@ -125,6 +134,8 @@ class Client:
                     if isinstance(handed, BaseException):
                         raise handed
                     self._settle(handed, done)
+                    if self._budget is not None:
+                        self._budget.flush_when_due()
                     self.claims.give((key for key, _ in handed), done)
                     for key, kept in handed:
                         fresh = [self.catalog.answer(r, key, kept, stored=False) for r in waiting.pop(key)]
@@ -132,9 +143,9 @@ class Client:
                         yield from fresh
         finally:
             courier = self._courier  # another thread may close it
-            if courier is not None and collecting():  # nothing may be waited for
+            if courier is not None and (collecting() or courier.is_current()):  # nothing may be waited for
                 courier.recall_later(done, partial(self._leave, under_way))
-            elif not sys.is_finalizing():  # then no other thread runs any more
+            elif not sys.is_finalizing() and self._life.is_here:  # else no other thread runs
                 if courier is not None:
                     courier.recall(done)
                 self._leave(under_way)
@@ -167,6 +178,8 @@ class Client:
         """
         from pipelines.llm.embeddings import embed
 
+        if self._life.closed:
+            raise ClientClosed
         return embed(self, texts, model=model, prefix=prefix, progress=progress)
 
     def _window(self) -> int:
@@ -176,9 +189,9 @@ class Client:
 
     def courier(self) -> Courier | BatchCarrier:
         """The thread that asks; started by the first question that the store cannot answer."""
-        with self._starting:
-            if self._closed:
-                raise StageError("the model client was closed while answers were wanted")
+        with self._life.starting:
+            if self._life.closed:
+                raise ClientClosed
             if self._courier is None and self.settings.backend in BATCHED:
                 from pipelines.llm.backends.batch_opening import open_carrier
 
@@ -201,6 +214,8 @@ class Client:
 
     def _take(self, batch: Sequence[Request], under_way: UnderWay) -> Iterator[Answer]:
         """Send what the store lacks, then yield what it has."""
+        if self._life.closed:
+            raise ClientClosed
         named, unreadable = self.catalog.name(batch)
         named, kept = self.catalog.look_up(named)
         fresh = {}
@@ -292,11 +307,13 @@ class Client:
         """Settle what came and nobody read; the budget gives up on the rest, and the claims end."""
         done = under_way.done
         self.claims.give_all(done)
-        with suppress(Empty):
-            while self._budget is not None:
-                self._settle(done.get_nowait(), done)
-        if self._budget is not None:
-            self._budget.recall(done)
+        if self._budget is None:
+            return
+        while not done.empty():
+            self._settle(done.get_nowait(), done)
+        self._budget.recall(done)
+        with suppress(EnvironmentFault):  # `close` tries once more, and tells
+            self._budget.flush_when_due()
 
     def _settle(self, handed: Handed, done: SimpleQueue[Handed]) -> None:
         """Charge what came."""
@@ -333,4 +350,5 @@ def open_client(settings: Settings, store: Path, lent: Path | None = None, stage
 
 
 def _say(who: str, text: str) -> None:
-    print(f"  {who}: {text}", file=sys.stderr, flush=True)
+    with suppress(OSError):  # nobody reads it any more: what is done goes on
+        print(f"  {who}: {text}", file=sys.stderr, flush=True)

@@ -5,7 +5,9 @@ cycles among all young objects whenever there are 700 more, so mostly among thos
 CPU of a new row. With THRESHOLD it is a fiftieth; what cycles there are wait for the same number of objects.
 
 The collector also ends generators that nobody holds, in whichever thread it runs and whatever locks that one
-has just then. Who ends so must not wait for another thread: `collecting` says it.
+has just then. Who ends so must not wait for another thread: `collecting` says it. That is noted by C alone: a
+signal that came meanwhile is raised in the first Python code thereafter, and what a callback of the collector
+raises is dropped, so one of Python would lose a Ctrl-C now and then.
 """
 
 from __future__ import annotations
@@ -13,10 +15,17 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import RLock, get_ident
-from typing import Any
+from functools import partial
+from threading import RLock
 
 THRESHOLD = 10_000
+
+
+class _Phase(set[str]):
+    """What the collector tells at its start, until it tells the same at its end."""
+
+    start = property(None, set.update)
+    stop = property(None, set.difference_update)
 
 
 class _Collector:
@@ -24,15 +33,12 @@ class _Collector:
         self._one = RLock()  # the collector itself may end a generator within, in the midst of this
         self._within = 0
         self._before = 0  # the threshold that is to be put back, if any
-        self._by = 0  # the thread that collects just now
-        gc.callbacks.append(self._note)
+        self._phase = _Phase()
+        gc.callbacks.append(partial(setattr, self._phase))  # called with "start" or "stop", and a mapping
 
     def collecting(self) -> bool:
-        """Whether this thread is within the collector."""
-        return self._by == get_ident()
-
-    def _note(self, phase: str, _: dict[str, Any]) -> None:
-        self._by = get_ident() if phase == "start" else 0
+        """Whether this thread, or another, is within the collector."""
+        return bool(self._phase)
 
     @contextmanager
     def seldom(self) -> Iterator[None]:

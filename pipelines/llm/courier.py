@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Iterable
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import SimpleQueue
@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 import uvloop
 
-from pipelines.errors import EnvironmentFault, HeadraceError, StageError
+from pipelines.errors import EnvironmentFault, HeadraceError
 from pipelines.llm.answer import Failure
 from pipelines.llm.group_commit import Answered, Errand, GroupCommit
 from pipelines.llm.prices import price_of
-from pipelines.llm.stops import EndpointGone, unfit
+from pipelines.llm.stops import ClientClosed, EndpointGone, unfit
 from pipelines.llm.store import Store
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from pipelines.llm.settings import Settings
     from pipelines.llm.tally import Spent
 
-CLOSED = "the model client was closed while requests were in flight"
 STOP_S = 30.0
+HURRY_S = 3.0  # the same for a person who interrupts it
 DRAIN_S = 10.0
 LAST_S = 1.0  # for what goes on once all is closed
 NOTICE_S = 3.0
@@ -64,7 +64,7 @@ class Courier:
         self._loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
         self._closed = False
         self._door = threading.RLock()  # what is handed to the loop comes before its end, or not at all
-        self._thread = threading.Thread(target=self._loop.run_forever, name="headrace-llm", daemon=True)
+        self._thread = threading.Thread(target=self._live, name="headrace-llm", daemon=True)
         self._thread.start()
         self._keeping = GroupCommit(self.store, self.spent, self.claims, self._lose)
         if self.claims is not None:
@@ -84,7 +84,7 @@ class Courier:
         """Take jobs to be done; returns at once."""
         with self._door:
             if self._closed:
-                jobs[0].done.put(StageError(CLOSED))
+                jobs[0].done.put(ClientClosed())
             else:
                 self._loop.call_soon_threadsafe(self._begin, jobs)
 
@@ -93,7 +93,7 @@ class Courier:
 
     def recall(self, done: SimpleQueue[Any]) -> None:
         """Cancel the jobs that report to `done` and wait until they are gone."""
-        with suppress(StageError):  # closed: they are gone
+        with suppress(ClientClosed):  # closed: they are gone
             self.run(self._recall(id(done)))
 
     def recall_later(self, done: SimpleQueue[Any], then: Callable[[], None]) -> None:
@@ -112,34 +112,44 @@ class Courier:
                 self._loop.call_soon_threadsafe(begin)
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """Run a coroutine in the loop and wait for it. Raises StageError where `close` comes first."""
+        """Run a coroutine in the loop and wait for it. Raises ClientClosed where `close` comes first."""
         with self._door:
             if self._closed:
                 work.close()
-                raise StageError(CLOSED)
+                raise ClientClosed()
             future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
         except CancelledError:
-            raise StageError(CLOSED) from None
+            raise ClientClosed() from None
+
+    def is_current(self) -> bool:
+        """Whether the caller runs in a thread that others wait for: it may wait for nothing."""
+        return threading.current_thread() is self._thread or self._keeping.disk.is_current()
 
     def close(self) -> None:
-        """Cancel what is under way, write what was answered, stop the server and the thread."""
+        """Cancel what is under way, write what was answered, stop the server and the thread.
+
+        Whoever interrupts it waits for HURRY_S more; what is left then goes on beside what the process does.
+        """
         with self._door:
             closed, self._closed = self._closed, True
-        if closed:
-            return
-        try:
-            # A server that does not end in time ends with this process: its standard input does.
-            for step in (self._shut, self._end_the_rest):
-                with suppress(TimeoutError):
-                    asyncio.run_coroutine_threadsafe(step(), self._loop).result(STOP_S)
-        finally:
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join(STOP_S)
+        if not closed:
+            ending = asyncio.run_coroutine_threadsafe(self._end(), self._loop)
+            ending.add_done_callback(lambda _: self._loop.call_soon_threadsafe(self._loop.stop))
+            try:
+                wait([ending], 2 * STOP_S)
+            except BaseException:
+                wait([ending], HURRY_S)
+                raise
+        self._thread.join(STOP_S)
+        if not closed:
             self._keeping.close()
-            if not self._thread.is_alive():
-                self._loop.close()
+            ending.result(timeout=0)
+
+    def _live(self) -> None:
+        self._loop.run_forever()
+        self._loop.close()
 
     def embed(self, model: str, prompts: list[str]) -> list[list[float]]:
         """Vectors of one batch from an embeddings endpoint, in order.
@@ -263,8 +273,21 @@ class Courier:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
+    async def _end(self) -> None:
+        try:
+            # A server that does not end in time ends with this process: its standard input does.
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._shut(), STOP_S)
+        finally:
+            # Whoever is interrupted waits no more, but what it began goes on: a recall, a server's start.
+            if rest := asyncio.all_tasks() - {asyncio.current_task()}:
+                _, late = await asyncio.wait(rest, timeout=LAST_S)
+                for task in late:
+                    task.cancel()
+                await asyncio.wait(late or rest, timeout=LAST_S)
+
     async def _shut(self) -> None:
-        closed = StageError(CLOSED)
+        closed = ClientClosed()
         for errand in list(self._errands.values()):
             if errand.tasks:
                 errand.fail(closed)
@@ -275,9 +298,3 @@ class Courier:
         if self._endpoint is not None:
             await self._endpoint.close()
         await self.backend.close()
-
-    async def _end_the_rest(self) -> None:
-        """Whoever is interrupted waits no more, but what it began goes on: a recall, a server's start."""
-        if rest := asyncio.all_tasks() - {asyncio.current_task()}:
-            _, late = await asyncio.wait(rest, timeout=LAST_S)
-            await self._cancel(late)

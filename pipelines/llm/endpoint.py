@@ -24,6 +24,7 @@ import orjson
 from pipelines.errors import HeadraceError
 from pipelines.llm.admission import FAILURES, End, Ticket
 from pipelines.llm.answer import Failure
+from pipelines.llm.aside import Aside
 from pipelines.llm.budget import over_budget
 from pipelines.llm.job import Asked, Attempt
 from pipelines.llm.media import MediaFault, has_media, read_media
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from pipelines.llm.settings import Settings
 
 _NOTHING = Reply(Kept(""), left=False)  # of a sample whose choice a server did not give
+FILES = 4  # read or written at once
 STEADY = 0.5  # an endpoint that fails less than this share answers others well
 _ENDS = {
     Failure.OVERLOADED: End.OVERLOADED,
@@ -106,6 +108,7 @@ class Endpoint:
         self._siblings = Siblings() if backend.llama else None
         most = 1 if backend.ours else settings.samples_per_call
         self._together = Together(self._ask_jobs, self.leave, most) if most > 1 else None
+        self._files = Aside("headrace-files", FILES)
         self._stopped: BaseException | None = None
         self._outage = Outage(settings.outage_s, settings.patience_s)
 
@@ -177,6 +180,7 @@ class Endpoint:
         for turnstile in self._turnstiles.values():
             part(turnstile, self)
         self._turnstiles.clear()
+        self._files.close(wait=False)
         await self._transport.close()
 
     async def _ask(self, question: _Question, *, first: bool = False) -> Asked:
@@ -274,7 +278,7 @@ class Endpoint:
         if self._budget is None:
             return ""
         for job in question.jobs:
-            if self._budget.lost(job) and (cap := await asyncio.to_thread(self._budget.retry, job)):
+            if self._budget.lost(job) and (cap := await self._files.call(self._budget.retry, job)):
                 return cap
         return ""
 
@@ -311,7 +315,7 @@ class Endpoint:
         """The body; with media it is made for each sending, and not held while a retry waits."""
         if question.body is not None:
             return question.body
-        media = await asyncio.to_thread(read_media, question.jobs[0].request)
+        media = await self._files.call(read_media, question.jobs[0].request)
         return self._body(question.jobs, media)
 
     def _body(self, jobs: Sequence[Job], media: dict[str, str] | None) -> bytes:

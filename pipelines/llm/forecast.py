@@ -24,7 +24,7 @@ from pipelines.llm.catalog import Catalog
 from pipelines.llm.claims import Claims
 from pipelines.llm.client import PIECE, Client
 from pipelines.llm.embeddings import keys_of
-from pipelines.llm.opening import BATCHED, backend_of
+from pipelines.llm.opening import BATCHED, Life, backend_of
 from pipelines.llm.prices import NANO, charge, likely_prompt_tokens, most, price_of
 from pipelines.llm.request import Named, Request, canonical, request_key
 from pipelines.llm.server import SERVERS, SLOTS
@@ -107,6 +107,7 @@ class Previewer(Client):
         self._batched = self.settings.backend in BATCHED
         forecast.replayed = self.settings.backend == "replay"
         self._courier = self._budget = None
+        self._life = Life()
         self.claims = Claims(path)
         self.say = print
         self._paces: dict[str, Pace | None] = {}

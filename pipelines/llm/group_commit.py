@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 import orjson
 
+from pipelines.llm.aside import Aside
 from pipelines.llm.request import Media, Request
 from pipelines.llm.store import KEPT_FAILURES, Kept, Record, Store
 
@@ -67,7 +67,7 @@ class GroupCommit:
     _answered: list[Answered] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._disk = ThreadPoolExecutor(1, thread_name_prefix="headrace-store")
+        self.disk = Aside("headrace-store")
 
     def keep(self, answered: Answered) -> None:
         """Take a final reply; returns at once. A failure that passes is not kept: it will be asked again."""
@@ -79,7 +79,7 @@ class GroupCommit:
 
     def close(self) -> None:
         """End the thread that writes."""
-        self._disk.shutdown()
+        self.disk.close(wait=True)
 
     async def _write_all(self) -> None:
         while self._answered:
@@ -99,9 +99,7 @@ class GroupCommit:
 
     async def _commit(self, group: list[Answered]) -> dict[str, Kept]:
         records = [_record(a.job, a.asked) for a in group if _is_kept(a.asked)]
-        if not records:
-            return {}
-        return await asyncio.get_running_loop().run_in_executor(self._disk, self.store.put, records)
+        return await self.disk.call(self.store.put, records) if records else {}
 
     def _hand_out(self, group: list[Answered], kept: dict[str, Kept]) -> None:
         handed: dict[int, tuple[Errand, list[tuple[str, Kept]]]] = {}

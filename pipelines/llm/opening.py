@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock, RLock
 from typing import TYPE_CHECKING
 
 from pipelines.llm.backends.embedded import Embedded
@@ -15,6 +18,20 @@ if TYPE_CHECKING:
     from pipelines.llm.endpoint import Backend
 
 BATCHED = ("batch", "vllm-batch")
+
+
+@dataclass
+class Life:
+    """Whether a client is open, and where: a forked child has the object, and nothing behind it."""
+
+    closed: bool = False
+    starting: Lock = field(default_factory=Lock)
+    ending: RLock = field(default_factory=RLock)
+    process: int = field(default_factory=os.getpid)
+
+    @property
+    def is_here(self) -> bool:
+        return os.getpid() == self.process
 
 
 def budget_of(settings: Settings, store: Path, stage: str, *, ours: bool) -> Budget | None:

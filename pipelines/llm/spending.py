@@ -24,7 +24,7 @@ from pathlib import Path
 
 from pipelines.errors import EnvironmentFault
 from pipelines.llm.prices import NANO, Amount, told_usd
-from pipelines.llm.sqlite_file import mark, open_shared, write_ahead
+from pipelines.llm.sqlite_file import Whereabouts, mark, open_shared, write_ahead
 from pipelines.llm.store_file import connect
 from pipelines.llm.wishes import NOTHING, Holding, Limit, Place, Verdict, Word, decide, left_by
 
@@ -98,6 +98,7 @@ class Spending:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._db = open_shared(path)
             try:
+                self._where = Whereabouts(path)
                 self._prepare()
             except BaseException:
                 self._db.close()
@@ -251,6 +252,7 @@ class Spending:
     def _change(self, *, durable: bool) -> Iterator[None]:
         """One transaction. A holding must be on the disk before a request leaves; a bill may be lost,
         for then the holding stands."""
+        self._where.require()
         self._db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
         self._db.execute("BEGIN IMMEDIATE")
         try:

@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sqlite3
 import time
 from pathlib import Path
 
 BUSY_S = 30.0  # for the end of another process's transaction
 TURN_S = 0.01
+
+
+class Whereabouts:
+    """Where a file is that was just opened. What is written to one that is gone nobody would find."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path.absolute()
+        self._seen = self._path.stat()
+
+    def require(self) -> None:
+        """Raises OSError when the file was removed, or another took its place."""
+        try:
+            there = os.path.samestat(self._path.stat(), self._seen)
+        except FileNotFoundError:
+            there = False
+        if not there:
+            raise FileNotFoundError(errno.ENOENT, "it was removed, or replaced, while it was used")
 
 
 def open_shared(path: Path) -> sqlite3.Connection:

@@ -35,6 +35,13 @@ class RefusesAll(EnvironmentFault):
     """It tells every request to wait, for longer than one has patience."""
 
 
+class ClientClosed(StageError):
+    """Another thread closed the client, or it was asked after its end."""
+
+    def __init__(self) -> None:
+        super().__init__("the model client was closed while answers were wanted")
+
+
 class UnfitTexts(StageError):
     """One at least of the texts is none that the endpoint embeds."""
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from pipelines.llm.sqlite_file import Whereabouts
 from pipelines.llm.store_database import READ_BATCH, Database, marks
 from pipelines.llm.store_errors import ReadOnlyStore
 from pipelines.llm.store_file import connect, in_memory, prepare
@@ -53,7 +54,7 @@ class Store(Database):
 
     `lent` is an export that is read where the store has no answer. A `path` that ends in
     .parquet is an export itself: it is read, and takes no answer.
-    Raises NewerStore, NotAStore, ReadOnlyStore, LockedStore, FullDisk (all EnvironmentFault).
+    Raises NewerStore, NotAStore, ReadOnlyStore, LockedStore, FullDisk, GoneStore (all EnvironmentFault).
     """
 
     def __init__(self, path: Path, *, readonly: bool = False, lent: Path | None = None) -> None:
@@ -73,6 +74,8 @@ class Store(Database):
                 except BaseException:
                     self._db.close()
                     raise
+        if not self.readonly:
+            self._file = Whereabouts(path)
         self.columns = COLUMNS_V1 if version == 1 else COLUMNS
         self._kept_columns = KEPT_COLUMNS_V1 if version == 1 else KEPT_COLUMNS
 

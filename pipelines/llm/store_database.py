@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.llm.request import key_of
-from pipelines.llm.store_errors import BrokenStore, as_fault
+from pipelines.llm.sqlite_file import Whereabouts
+from pipelines.llm.store_errors import BrokenStore, GoneStore, as_fault
 from pipelines.llm.store_rows import COLUMNS, VECTOR_COLUMNS, as_text, is_sound, is_sound_vector
 
 READ_BATCH = 500  # SQLite allows 32,766 parameters; larger batches gain nothing
@@ -34,6 +35,7 @@ class Database:
     columns: str
     _db: sqlite3.Connection
     _lock: threading.RLock
+    _file: Whereabouts | None = None  # of a store that can be written
 
     def scan(self, table: str, where: str = "1", values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
         """Every row of "answers" or "embeddings" by key, damaged ones too, in the order of their columns.
@@ -104,6 +106,12 @@ class Database:
 
     @contextmanager
     def _write(self) -> Iterator[None]:
+        if self._file is not None:
+            try:
+                self._file.require()
+            except OSError as error:
+                what, cure = f"the response store: {error.strerror}", "put it back, or begin a new one"
+                raise GoneStore(what, where=str(self.path), cure=cure) from error
         self._db.execute("BEGIN IMMEDIATE")
         try:
             yield

@@ -24,6 +24,10 @@ class LockedStore(EnvironmentFault):
     """Another process holds the store for longer than the busy time-out."""
 
 
+class GoneStore(EnvironmentFault):
+    """Its file is no longer where it was: what is written there nobody would find."""
+
+
 class FullDisk(EnvironmentFault):
     """No room to commit: nothing of the transaction was kept, all earlier answers were."""
 

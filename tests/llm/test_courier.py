@@ -8,19 +8,14 @@ import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from queue import SimpleQueue
 
 import pytest
 from questions import question, settings
 
-from pipelines.errors import EnvironmentFault, StageError
+from pipelines.errors import EnvironmentFault
 from pipelines.llm.client import open_client
-from pipelines.llm.job import Job
 from pipelines.llm.store import Kept, Record, Store
 from pipelines.llm.store_errors import FullDisk
-from pipelines.llm.tally import Spent
-
-VECTORS = {"model": "vectors", "prefix": ""}
 
 
 class Gate:
@@ -173,55 +168,3 @@ def test_whoever_interrupts_the_wait_for_what_is_in_flight_ends_it_at_once(
 
 def test_whoever_interrupts_an_embedding_ends_it_at_once(interrupted) -> None:
     assert interrupted([{"hang": True}], "embed", slowly=0.0) == ("interrupted\n", "")
-
-
-@pytest.mark.parametrize("what", ["answers", "embed"])
-def test_whoever_waits_is_told_when_another_thread_closes_the_client(
-    serve, tmp_path: Path, what: str
-) -> None:
-    server, told = serve({"faults": [{"hang": True}] * 3}), []
-    client = open_client(settings(server.url, concurrency=3), tmp_path / "s.sqlite")
-
-    def ask() -> None:
-        with pytest.raises(StageError, match="closed while"):
-            list(client.answers(map(question, range(9)))) if what == "answers" else client.embed(
-                ["tea"], **VECTORS
-            )
-        told.append(what)
-
-    asker = threading.Thread(target=ask, daemon=True)
-    asker.start()
-    while not server.requests():
-        assert asker.is_alive()
-    client.close()
-    asker.join(30)
-    assert told == [what]
-    with pytest.raises(StageError, match="closed while"):
-        list(client.answers([question(1)]))
-
-
-def test_a_closed_courier_takes_nothing_and_keeps_nobody_waiting(serve, tmp_path: Path) -> None:
-    with open_client(settings(serve().url), tmp_path / "s.sqlite") as client:
-        list(client.answers([question(1)]))
-        courier, done, gone = client.courier(), SimpleQueue(), []
-        courier.close()
-        courier.close()
-        courier.recall(done)
-        courier.recall_later(done, lambda: gone.append(done))
-        courier.send([Job("k", "", "", "m", question(1), done)])
-        assert isinstance(done.get(timeout=5), StageError) and gone == [done]
-        with pytest.raises(StageError, match="closed while"):
-            courier.embed("vectors", ["tea"])
-
-
-def test_a_fault_of_ours_between_commit_and_handing_out_is_raised_and_the_answer_stored(
-    serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def faulty(*_: object) -> None:
-        raise ZeroDivisionError("a fault in the count")
-
-    monkeypatch.setattr(Spent, "count", faulty)
-    with open_client(settings(serve().url, concurrency=1), tmp_path / "s.sqlite") as client:
-        with pytest.raises(ZeroDivisionError, match="in the count"):
-            list(client.answers(map(question, range(3))))
-        assert client.store.count() >= 1

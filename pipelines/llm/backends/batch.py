@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
-from pipelines.errors import ConfigError, StageError
+from pipelines.errors import ConfigError
 from pipelines.llm.answer import Failure
 from pipelines.llm.backends.batch_desk import Desk
 from pipelines.llm.backends.batch_ledger import Batch, Ledger, ledger_path
@@ -25,6 +25,7 @@ from pipelines.llm.backends.batch_taking import attend
 from pipelines.llm.backends.batch_watch import FULL, Seen, Watch
 from pipelines.llm.budget import over_budget
 from pipelines.llm.patience import Patience
+from pipelines.llm.stops import ClientClosed
 from pipelines.llm.store import Kept
 
 if TYPE_CHECKING:
@@ -132,11 +133,19 @@ class BatchCarrier:
         """Leave the batches at work, and stop."""
         with self._changed:
             self._closing = True
-            self._fail(StageError("the model client was closed while requests were in flight"))
+            self._fail(ClientClosed())
             self._changed.notify()
-        self._thread.join(STOP_S if self._alone else LEAVE_S)  # our own processes end before we do
-        if self._rest is not None:
-            self._rest.close()
+        try:
+            self._thread.join(STOP_S if self._alone else LEAVE_S)  # our own processes end before we do
+        finally:
+            if self._rest is not None:
+                self._rest.close()
+
+    def is_current(self) -> bool:
+        """See `Courier.is_current`."""
+        return threading.current_thread() is self._thread or (
+            self._rest is not None and self._rest.is_current()
+        )
 
     def _run(self) -> None:
         try:

@@ -23,7 +23,7 @@ from typing import TextIO
 
 from pipelines.errors import ConfigError, EnvironmentFault
 from pipelines.llm.claimants import Claimant
-from pipelines.llm.sqlite_file import mark, open_shared, write_ahead
+from pipelines.llm.sqlite_file import Whereabouts, mark, open_shared, write_ahead
 from pipelines.llm.store_errors import NewerStore, NotAStore, as_fault
 
 VERSION = 1
@@ -134,6 +134,7 @@ class Ledger:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._db = open_shared(path)
             try:
+                self._where = Whereabouts(path)
                 self._prepare()
             except BaseException:
                 self._db.close()
@@ -263,6 +264,7 @@ class Ledger:
     @contextmanager
     def _write(self) -> Iterator[sqlite3.Connection]:
         with self._guard():
+            self._where.require()
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield self._db
