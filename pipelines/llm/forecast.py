@@ -20,9 +20,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from pipelines.llm.answer import Answer, Usage
+from pipelines.llm.answering import PIECE
 from pipelines.llm.catalog import Catalog
 from pipelines.llm.claims import Claims
-from pipelines.llm.client import PIECE, Client
+from pipelines.llm.client import Client
 from pipelines.llm.embeddings import keys_of
 from pipelines.llm.opening import BATCHED, Life, backend_of
 from pipelines.llm.prices import NANO, charge, likely_prompt_tokens, most, price_of
@@ -103,11 +104,11 @@ class Previewer(Client):
         self.spent = Spent()
         self.forecast, self.read_on = forecast, read_on
         self.embedded = None
-        self._backend = backend_of(self.settings)
+        self.backend = backend_of(self.settings)
         self._batched = self.settings.backend in BATCHED
         forecast.replayed = self.settings.backend == "replay"
-        self._courier = self._budget = None
-        self._life = Life()
+        self.started = self.budget = None
+        self.life = Life()
         self.claims = Claims(path)
         self.say = print
         self._paces: dict[str, Pace | None] = {}
@@ -115,7 +116,7 @@ class Previewer(Client):
         self._riders: Counter[str] = Counter()
         there = path.is_file() or lent.is_file()
         self.store = Store(path, readonly=True, lent=lent) if there else Store.without_file()
-        self.catalog = Catalog(self.settings, settings.model, self._backend, self.store)
+        self.catalog = Catalog(self.settings, settings.model, self.backend, self.store)
 
     def __exit__(self, *raised: type[BaseException] | BaseException | TracebackType | None) -> None:
         self.close()
@@ -184,7 +185,7 @@ class Previewer(Client):
         count.seconds = _plus(count.seconds, None if timed is None else timed / self._at_once())
 
     def _usd(self, model: str, usage: Usage, share: float) -> float | None:
-        price = price_of(self.settings.prices, model, ours=self._backend.ours)
+        price = price_of(self.settings.prices, model, ours=self.backend.ours)
         return None if price is None else math.ceil(charge(price, usage).nano * share) / NANO
 
     def _shares(self) -> tuple[float, float]:
@@ -196,7 +197,7 @@ class Previewer(Client):
 
     def _rides(self, named: Named) -> bool:
         """Whether it is a further sample in the call of another, which pays for the prompt."""
-        riding = 1 if self._backend.ours or self._batched else self.settings.samples_per_call
+        riding = 1 if self.backend.ours or self._batched else self.settings.samples_per_call
         if riding == 1 or named.request.kind == "embedding":
             return False
         question = request_key(replace(named.request, sample=0, seed=None), named.identity)
@@ -204,7 +205,7 @@ class Previewer(Client):
         return self._riders[question] % riding != 1
 
     def _at_once(self) -> int:
-        slots = SERVERS * SLOTS if self._backend.llama else self.settings.concurrency
+        slots = SERVERS * SLOTS if self.backend.llama else self.settings.concurrency
         return max(1, min(slots, self.settings.concurrency))
 
     def _pace(self, model: str) -> Pace | None:

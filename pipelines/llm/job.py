@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pipelines.llm.protocol import Reply
-    from pipelines.llm.request import Named, Request
+    from pipelines.llm.request import Request
     from pipelines.llm.store import Kept
-    from pipelines.llm.waiting import Waiting
 
     End = tuple[str, Kept]  # a key, and what the store says
     Handed = list[End] | BaseException
@@ -48,14 +47,3 @@ class Asked:
     history: tuple[Attempt, ...]
     seconds: float
     rode: bool = False
-
-
-@dataclass
-class UnderWay:
-    """What one call of `answers` has asked and not yet handed out."""
-
-    wait: Waiting
-    waiting: dict[str, list[Request]] = field(default_factory=dict)
-    done: SimpleQueue[Handed] = field(default_factory=SimpleQueue)
-    elsewhere: dict[str, Named] = field(default_factory=dict)  # another asks them
-    look_at: float = 0.0

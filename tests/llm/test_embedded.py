@@ -50,7 +50,7 @@ def test_smollm2_and_gemma_answer_and_are_asked_once(tmp_path: Path, monkeypatch
                 "gemma3-270m": "2",
             }
             assert all(a.stored is stored and a.usage.completion_tokens > 0 for a in answers.values())
-            assert (client._courier is None) is stored
+            assert (client.started is None) is stored
     logged = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().split("\n") if line]
     assert sorted(line["key"] for line in logged) == sorted(a.id for a in answers.values())
     assert all(line["body"]["prompt"] == SUM.prompt for line in logged)
@@ -78,7 +78,7 @@ def test_a_prompt_beyond_the_context_fails_alone(tmp_path: Path) -> None:
 def test_a_server_that_was_killed_is_started_again(tmp_path: Path) -> None:
     with open_client(Settings(), tmp_path / "s") as client:
         list(client.answers([SUM]))
-        (task,) = client._backend._servers.values()  # type: ignore[attr-defined]  # one question, one server
+        (task,) = client.backend._servers.values()  # type: ignore[attr-defined]  # one question, one server
         task.result().process.kill()
         task.result().process.wait()
         other = Request("completion", "smollm2-135m", SUM.sampling, "5 + 5 = 10\n4 + 4 =")

@@ -268,7 +268,7 @@ def test_the_key_goes_into_one_header_and_nowhere_else(
     with pytest.raises(EnvironmentFault) as error:
         ask(refused, store, question(3))
     with open_client(settings(server.url), store) as client:
-        told_by_repr = repr(vars(client)) + repr(client._backend)
+        told_by_repr = repr(vars(client)) + repr(client.backend)
     said = [
         str(error.value),
         repr(answers),
