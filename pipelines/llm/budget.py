@@ -30,6 +30,7 @@ from pipelines.llm.prices import NANO, Amount, Price, charge, most, paid, price_
 from pipelines.llm.request import Request, named_request
 from pipelines.llm.spending import Entry, Spending, month_of
 from pipelines.llm.stops import ClientClosed
+from pipelines.llm.uninterrupted import uninterrupted
 from pipelines.llm.wishes import NOTHING, Limit, Place, Verdict, Word
 
 if TYPE_CHECKING:
@@ -97,6 +98,7 @@ class Budget:
         """Whether any question waits for what is under way to come out cheaper."""
         return bool(self._waiting)
 
+    @uninterrupted
     def reserve(self, jobs: Sequence[Job]) -> tuple[list[Job], list[tuple[Job, str]]]:
         """(jobs that may leave, jobs over budget with the cap in the way); the others wait for `again`.
 
@@ -114,6 +116,7 @@ class Budget:
             self._waiting += jobs
             return self.again()
 
+    @uninterrupted
     def again(self) -> tuple[list[Job], list[tuple[Job, str]]]:
         """`reserve` once more for those that wait."""
         with self._lock:
@@ -149,6 +152,7 @@ class Budget:
         hold = self._holds.get(_name(job))
         return hold is not None and hold.sent
 
+    @uninterrupted
     def retry(self, job: Job) -> str:
         """Pay the lost attempt of `job` in full, and hold for the next; the cap in its way, or ""."""
         with self._lock:
@@ -191,6 +195,7 @@ class Budget:
             self.recall(job.done)
             self.flush()
 
+    @uninterrupted
     def _hold_alone(self, job: Job) -> Verdict:
         """Hold for one question if it fits; those that wait for `again` are left to whoever asked them."""
         with self._lock:
@@ -205,6 +210,7 @@ class Budget:
                 self._holds[_name(job)] = _Hold(job, places, wish)
             return verdict
 
+    @uninterrupted
     def settle(self, key: str, done: object, kept: Kept) -> float:
         """Charge the end of the question `key` that reports to `done`; its usage may be `priced`.
 
@@ -234,6 +240,7 @@ class Budget:
         if len(self._settled) >= FLUSH or time.monotonic() - self._flushed_at > FLUSH_S:
             self.flush()  # others may wait for what is no longer held
 
+    @uninterrupted
     def recall(self, done: object) -> None:
         """Give up on the questions that report to `done`: free if they never left, else paid in full.
 
@@ -245,6 +252,7 @@ class Budget:
                 hold = self._holds.pop(name)
                 self._note(hold, hold.amount if hold.sent else NOTHING)
 
+    @uninterrupted
     def flush(self) -> None:
         """Write what was settled to the ledger."""
         with self._lock:
@@ -257,6 +265,7 @@ class Budget:
         """Hold for nothing more: whoever wants that gets ClientClosed, for what it meets next is no cap."""
         self._ended = True
 
+    @uninterrupted
     def close(self) -> None:
         """Give back what never left; what may have been billed is spent. Whoever waits gets ClientClosed."""
         with self._lock:

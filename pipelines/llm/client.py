@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from pipelines.errors import StageError
 from pipelines.llm.answer import Answer
 from pipelines.llm.answering import Answering
 from pipelines.llm.catalog import Catalog
@@ -26,6 +27,7 @@ from pipelines.llm.settings import Settings, effective
 from pipelines.llm.stops import ClientClosed
 from pipelines.llm.store import Store
 from pipelines.llm.tally import Pulse, Spent
+from pipelines.llm.uninterrupted import UNINTERRUPTED
 
 if TYPE_CHECKING:
     import numpy as np
@@ -71,7 +73,7 @@ class Client:
         """
         if not self.life.is_here:
             return
-        with self.life.ending, ExitStack() as all_:
+        with self.life.ending, ExitStack() as all_, UNINTERRUPTED:
             with self.life.starting:
                 courier, self.started = self.started, None
                 closed, self.life.closed = self.life.closed, True
@@ -95,7 +97,7 @@ class Client:
         Raises EnvironmentFault (no server, no disk, refused key), ConfigError (unknown model),
         ReplayMiss, ClientClosed. A failure of one request is an Answer with `failure` set.
         """
-        with seldom():
+        with seldom(), self._told():
             yield from Answering(self).answers(requests)
 
     def pulse(self) -> Pulse:
@@ -128,11 +130,22 @@ class Client:
 
         if self.life.closed:
             raise ClientClosed
-        return embed(self, texts, model=model, prefix=prefix, progress=progress)
+        with self._told():
+            return embed(self, texts, model=model, prefix=prefix, progress=progress)
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Whatever a closed client's parts say, it is that."""
+        try:
+            yield
+        except StageError as error:
+            if self.life.closed and not isinstance(error, ClientClosed):
+                raise ClientClosed from error
+            raise
 
     def courier(self) -> Courier | BatchCarrier:
         """The thread that asks; started by the first question that the store cannot answer."""
-        with self.life.starting:
+        with UNINTERRUPTED, self.life.starting:
             if self.life.closed:
                 raise ClientClosed
             if self.started is None and self.settings.backend in BATCHED:

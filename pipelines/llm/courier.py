@@ -24,6 +24,7 @@ from pipelines.llm.group_commit import Answered, Errand, GroupCommit
 from pipelines.llm.prices import price_of
 from pipelines.llm.stops import ClientClosed, EndpointGone, unfit
 from pipelines.llm.store import Store
+from pipelines.llm.uninterrupted import UNINTERRUPTED
 
 if TYPE_CHECKING:
     from pipelines.llm.budget import Budget
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from pipelines.llm.settings import Settings
     from pipelines.llm.tally import Spent
 
+Keep = Callable[[list[list[float]]], None]
 STOP_S = 30.0
 HURRY_S = 3.0  # the same for a person who interrupts it
 DRAIN_S = 10.0
@@ -54,6 +56,7 @@ class Courier:
     say: Callable[[str], None] = lambda _: None  # to a person
     _errands: dict[int, Errand] = field(default_factory=dict)
     _leaving: set[asyncio.Task[None]] = field(default_factory=set)
+    _storing: int = 0  # batches of vectors
     _embedding: set[asyncio.Task[Any]] = field(default_factory=set)
     _endpoint: Endpoint | None = None
     _stopped: bool = False  # the endpoint sends no more: the next errand gets a new one
@@ -132,11 +135,12 @@ class Courier:
 
         Whoever interrupts it waits for HURRY_S more; what is left then goes on beside what the process does.
         """
-        with self._door:
+        with UNINTERRUPTED, self._door:
             closed, self._closed = self._closed, True
+            if not closed:
+                ending = asyncio.run_coroutine_threadsafe(self._end(), self._loop)
+                ending.add_done_callback(lambda _: self._loop.call_soon_threadsafe(self._loop.stop))
         if not closed:
-            ending = asyncio.run_coroutine_threadsafe(self._end(), self._loop)
-            ending.add_done_callback(lambda _: self._loop.call_soon_threadsafe(self._loop.stop))
             try:
                 wait([ending], 2 * STOP_S)
             except BaseException:
@@ -144,23 +148,23 @@ class Courier:
                 raise
         self._thread.join(STOP_S)
         if not closed:
-            self._keeping.close()
             ending.result(timeout=0)
 
     def _live(self) -> None:
         self._loop.run_forever()
+        self._keeping.close()
         self._loop.close()
 
-    def embed(self, model: str, prompts: list[str]) -> list[list[float]]:
-        """Vectors of one batch from an embeddings endpoint, in order.
+    def embed(self, model: str, prompts: list[str], keep: Keep = lambda _: None) -> list[list[float]]:
+        """Vectors of one batch from an embeddings endpoint, in order; `keep` stores them, whoever waits.
 
         Raises EnvironmentFault, UnfitTexts, StageError where a cap leaves no room for them.
         """
         if self.budget is None:
-            vectors, reply = self.run(self._embed(model, prompts))
+            vectors, reply = self.run(self._embed(model, prompts, keep))
         else:
             with self.budget.paying(model, prompts) as paid:
-                vectors, reply = self.run(self._embed(model, prompts, paid))
+                vectors, reply = self.run(self._embed(model, prompts, keep, paid))
                 self.spent.cost_usd += self.budget.settle(paid.key, paid.done, reply.kept)
         known = reply.kept.usage.billed or price_of(self.settings.prices, model, ours=self.backend.ours)
         self.spent.unpriced += 0 if known else len(prompts)
@@ -172,12 +176,20 @@ class Courier:
         given: list[list[float]] = vectors
         return given
 
-    async def _embed(self, model: str, prompts: list[str], paid: Job | None = None) -> Any:
+    async def _embed(self, model: str, prompts: list[str], keep: Keep, paid: Job | None = None) -> Any:
         endpoint, task = self._asking(), asyncio.current_task()
         assert task is not None
         self._embedding.add(task)
         try:
-            return await endpoint.embed(model, prompts, paid)
+            vectors, reply = await endpoint.embed(model, prompts, paid)
+            self._embedding.discard(task)  # from now it is not cancelled, but waited for
+            self._storing += 1
+            try:
+                if vectors:
+                    await self._keeping.disk.call(keep, vectors)
+            finally:
+                self._storing -= 1
+            return vectors, reply
         except HeadraceError as error:
             self._stop(endpoint, error)
             await self._begin_anew()
@@ -293,7 +305,7 @@ class Courier:
                 errand.fail(closed)
             await self._cancel(errand.tasks)
         await self._cancel(self._embedding)
-        while self._keeping.busy:
+        while self._keeping.busy or self._storing:
             await asyncio.sleep(0.001)
         if self._endpoint is not None:
             await self._endpoint.close()

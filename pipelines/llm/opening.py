@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Lock, RLock
+from threading import RLock
 from typing import TYPE_CHECKING
 
 from pipelines.llm.backends.embedded import Embedded
@@ -25,7 +25,7 @@ class Life:
     """Whether a client is open, and where: a forked child has the object, and nothing behind it."""
 
     closed: bool = False
-    starting: Lock = field(default_factory=Lock)
+    starting: RLock = field(default_factory=RLock)
     ending: RLock = field(default_factory=RLock)
     process: int = field(default_factory=os.getpid)
 

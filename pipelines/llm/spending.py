@@ -26,6 +26,7 @@ from pipelines.errors import EnvironmentFault
 from pipelines.llm.prices import NANO, Amount, told_usd
 from pipelines.llm.sqlite_file import Whereabouts, mark, open_shared, write_ahead
 from pipelines.llm.store_file import connect
+from pipelines.llm.uninterrupted import UNINTERRUPTED
 from pipelines.llm.wishes import NOTHING, Holding, Limit, Place, Verdict, Word, decide, left_by
 
 VERSION = 2
@@ -265,7 +266,7 @@ class Spending:
 
     @contextmanager
     def _guard(self) -> Iterator[None]:
-        with self._lock, _named(self.path):
+        with UNINTERRUPTED, self._lock, _named(self.path):
             yield
 
 

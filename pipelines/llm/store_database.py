@@ -20,6 +20,7 @@ from pipelines.llm.request import key_of
 from pipelines.llm.sqlite_file import Whereabouts
 from pipelines.llm.store_errors import BrokenStore, GoneStore, as_fault
 from pipelines.llm.store_rows import COLUMNS, VECTOR_COLUMNS, as_text, is_sound, is_sound_vector
+from pipelines.llm.uninterrupted import UNINTERRUPTED
 
 READ_BATCH = 500  # SQLite allows 32,766 parameters; larger batches gain nothing
 SOUND: dict[str, tuple[str, Callable[[Sequence[Any]], bool]]] = {
@@ -98,7 +99,7 @@ class Database:
 
     @contextmanager
     def _guard(self) -> Iterator[None]:
-        with self._lock:
+        with UNINTERRUPTED, self._lock:
             try:
                 yield
             except sqlite3.Error as error:

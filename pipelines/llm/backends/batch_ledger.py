@@ -25,6 +25,7 @@ from pipelines.errors import ConfigError, EnvironmentFault
 from pipelines.llm.claimants import Claimant
 from pipelines.llm.sqlite_file import Whereabouts, mark, open_shared, write_ahead
 from pipelines.llm.store_errors import NewerStore, NotAStore, as_fault
+from pipelines.llm.uninterrupted import UNINTERRUPTED
 
 VERSION = 1
 APPLICATION_ID = 0x48445242  # "HDRB"
@@ -252,7 +253,7 @@ class Ledger:
 
     @contextmanager
     def _guard(self) -> Iterator[None]:
-        with self._lock:
+        with UNINTERRUPTED, self._lock:
             try:
                 yield
             except sqlite3.Error as error:
