@@ -95,3 +95,21 @@ def test_a_run_that_is_to_outlive_its_terminal_does(mine: Path) -> None:
         process.send_signal(signal.SIGHUP)
         said = process.communicate(timeout=300)
     assert len(server.requests()) == 30, said
+
+
+LOADING = """
+import os, signal, sys
+class Interrupting:
+    def find_spec(self, name, *_):
+        if name == "pipelines.cli":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupting())
+from pipelines.__main__ import main
+main()
+"""
+
+
+def test_an_interrupt_while_a_process_is_being_loaded_ends_it_without_a_word() -> None:
+    command = [sys.executable, "-c", LOADING]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.stdout, ended.stderr, ended.returncode) == ("", "", -signal.SIGINT)
