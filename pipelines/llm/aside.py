@@ -10,12 +10,13 @@ import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from queue import SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
-Call = tuple["Future[Any]", Callable[..., Any], tuple[Any, ...]]
+Call = tuple["Future[Any]", Callable[[], Any]]
 
 
 class Aside:
@@ -23,17 +24,23 @@ class Aside:
 
     def __init__(self, name: str, most: int = 1) -> None:
         self._calls: SimpleQueue[Call | None] = SimpleQueue()
+        self._closed = False
         self._threads = [
             threading.Thread(target=self._live, name=f"{name}-{i}", daemon=True) for i in range(most)
         ]
 
-    async def call(self, call: Callable[P, T], *args: P.args, **_: P.kwargs) -> T:
-        """What the call returns or raises. If it has begun it is made, also when its caller is cancelled."""
+    async def call(self, call: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
+        """What the call returns or raises. If it has begun it is made, also when its caller is cancelled.
+
+        One that comes after the end is made here and now.
+        """
+        if self._closed:
+            return call(*args, **named)
         for thread in self._threads:
             if thread.ident is None:
                 thread.start()
         future: Future[T] = Future()
-        self._calls.put((future, call, args))
+        self._calls.put((future, partial(call, *args, **named)))
         return await asyncio.wrap_future(future)
 
     def is_current(self) -> bool:
@@ -42,6 +49,7 @@ class Aside:
 
     def close(self, *, wait: bool) -> None:
         """End the threads once the calls that wait are made."""
+        self._closed = True
         for _ in self._threads:
             self._calls.put(None)
         for thread in self._threads:
@@ -50,10 +58,10 @@ class Aside:
 
     def _live(self) -> None:
         while (one := self._calls.get()) is not None:
-            future, call, args = one
+            future, call = one
             if future.set_running_or_notify_cancel():
                 try:
-                    future.set_result(call(*args))
+                    future.set_result(call())
                 except BaseException as error:
                     future.set_exception(error)
-            del one, future, call, args  # what a caller dropped is not held until the next call
+            del one, future, call  # what a caller dropped is not held until the next call
