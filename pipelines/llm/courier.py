@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pipelines.llm.claims import Claims
     from pipelines.llm.endpoint import Backend, Endpoint
     from pipelines.llm.job import Job
+    from pipelines.llm.protocol import Reply
     from pipelines.llm.settings import Settings
     from pipelines.llm.tally import Spent
 
@@ -155,28 +156,26 @@ class Courier:
         self._keeping.close()
         self._loop.close()
 
-    def embed(self, model: str, prompts: list[str], keep: Keep = lambda _: None) -> list[list[float]]:
-        """Vectors of one batch from an embeddings endpoint, in order; `keep` stores them, whoever waits.
+    def embed(self, model: str, prompts: list[str], keep: Keep) -> None:
+        """Vectors of one batch from an embeddings endpoint, in order, to `keep`, which stores them.
 
         Raises EnvironmentFault, UnfitTexts, StageError where a cap leaves no room for them.
         """
         if self.budget is None:
-            vectors, reply = self.run(self._embed(model, prompts, keep))
+            reply = self.run(self._embed(model, prompts, keep))
         else:
             with self.budget.paying(model, prompts) as paid:
-                vectors, reply = self.run(self._embed(model, prompts, keep, paid))
+                reply = self.run(self._embed(model, prompts, keep, paid))
                 self.spent.cost_usd += self.budget.settle(paid.key, paid.done, reply.kept)
         known = reply.kept.usage.billed or price_of(self.settings.prices, model, ours=self.backend.ours)
         self.spent.unpriced += 0 if known else len(prompts)
-        if not vectors and reply.kept.failure in (Failure.BAD_REQUEST, Failure.FILTERED):
+        if reply.kept.failure in (Failure.BAD_REQUEST, Failure.FILTERED):
             raise unfit(model, prompts, reply.kept.detail)
-        if not vectors:
+        if reply.kept.failure is not None:
             what = f"the endpoint gives no embeddings of {model}: {reply.kept.detail}"
             raise EnvironmentFault(what, cure="see the endpoint's own log, then run again")
-        given: list[list[float]] = vectors
-        return given
 
-    async def _embed(self, model: str, prompts: list[str], keep: Keep, paid: Job | None = None) -> Any:
+    async def _embed(self, model: str, prompts: list[str], keep: Keep, paid: Job | None = None) -> Reply:
         endpoint, task = self._asking(), asyncio.current_task()
         assert task is not None
         self._embedding.add(task)
@@ -189,7 +188,7 @@ class Courier:
                     await self._keeping.disk.call(keep, vectors)
             finally:
                 self._storing -= 1
-            return vectors, reply
+            return reply
         except HeadraceError as error:
             self._stop(endpoint, error)
             await self._begin_anew()
@@ -294,9 +293,8 @@ class Courier:
             # Whoever is interrupted waits no more, but what it began goes on: a recall, a server's start.
             if rest := asyncio.all_tasks() - {asyncio.current_task()}:
                 _, late = await asyncio.wait(rest, timeout=LAST_S)
-                for task in late:
-                    task.cancel()
-                await asyncio.wait(late or rest, timeout=LAST_S)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._cancel(late), LAST_S)
 
     async def _shut(self) -> None:
         closed = ClientClosed()

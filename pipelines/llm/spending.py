@@ -17,14 +17,14 @@ import threading
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from pipelines.errors import EnvironmentFault
 from pipelines.llm.prices import NANO, Amount, told_usd
-from pipelines.llm.sqlite_file import Whereabouts, mark, open_shared, write_ahead
+from pipelines.llm.sqlite_file import Whereabouts, mark, open_shared, transaction, write_ahead
 from pipelines.llm.store_file import connect
 from pipelines.llm.uninterrupted import UNINTERRUPTED
 from pipelines.llm.wishes import NOTHING, Holding, Limit, Place, Verdict, Word, decide, left_by
@@ -255,14 +255,8 @@ class Spending:
         for then the holding stands."""
         self._where.require()
         self._db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
-        self._db.execute("BEGIN IMMEDIATE")
-        try:
+        with transaction(self._db):
             yield
-            self._db.execute("COMMIT")
-        except BaseException:
-            with suppress(sqlite3.Error):
-                self._db.execute("ROLLBACK")
-            raise
 
     @contextmanager
     def _guard(self) -> Iterator[None]:

@@ -6,6 +6,8 @@ import errno
 import os
 import sqlite3
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 BUSY_S = 30.0  # for the end of another process's transaction
@@ -32,6 +34,20 @@ class Whereabouts:
 def open_shared(path: Path) -> sqlite3.Connection:
     """The file, made when absent, for all threads of a process; transactions are begun by hand."""
     return sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+
+
+@contextmanager
+def transaction(db: sqlite3.Connection) -> Iterator[None]:
+    """All that is written within, or nothing."""
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        db.execute("COMMIT")
+    except BaseException:
+        with suppress(sqlite3.Error):  # the first fault is the one to tell
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+        raise
 
 
 def mark(db: sqlite3.Connection) -> tuple[bool, int, int]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.llm.request import key_of
-from pipelines.llm.sqlite_file import Whereabouts
+from pipelines.llm.sqlite_file import Whereabouts, transaction
 from pipelines.llm.store_errors import BrokenStore, GoneStore, as_fault
 from pipelines.llm.store_rows import COLUMNS, VECTOR_COLUMNS, as_text, is_sound, is_sound_vector
 from pipelines.llm.uninterrupted import UNINTERRUPTED
@@ -113,14 +113,8 @@ class Database:
             except OSError as error:
                 what, cure = f"the response store: {error.strerror}", "put it back, or begin a new one"
                 raise GoneStore(what, where=str(self.path), cure=cure) from error
-        self._db.execute("BEGIN IMMEDIATE")
-        try:
+        with transaction(self._db):
             yield
-            self._db.execute("COMMIT")
-        except BaseException:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-            raise
 
     def _in_batches(self, columns: str, table: str, keys: Iterable[str]) -> Iterator[tuple[Any, ...]]:
         wanted = iter(keys)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-from pipelines.llm.sqlite_file import BUSY_S, mark, open_shared, write_ahead
+from pipelines.llm.sqlite_file import BUSY_S, mark, open_shared, transaction, write_ahead
 from pipelines.llm.store_errors import NewerStore, NotAStore, ReadOnlyStore
 from pipelines.llm.store_rows import COLUMNS, add_functions
 
@@ -107,24 +107,17 @@ def prepare(db: sqlite3.Connection, path: Path, readonly: bool) -> int:
 
 def _create(db: sqlite3.Connection) -> None:
     """Make the tables, once, also when several processes open a new store together."""
-    db.execute("BEGIN IMMEDIATE")
-    if not mark(db)[0]:
-        _run(db, _SCHEMA)
-    db.execute("COMMIT")
+    with transaction(db):
+        if not mark(db)[0]:
+            _run(db, _SCHEMA)
 
 
 def _upgrade(db: sqlite3.Connection) -> None:
     """From version 1 in place, in one transaction; the second of two processes finds it done."""
     add_functions(db)
-    db.execute("BEGIN IMMEDIATE")
-    try:
+    with transaction(db):
         if mark(db)[2] < VERSION:
             _run(db, _FROM_1)
-        db.execute("COMMIT")
-    except BaseException:
-        if db.in_transaction:
-            db.execute("ROLLBACK")
-        raise
 
 
 def _run(db: sqlite3.Connection, statements: str) -> None:

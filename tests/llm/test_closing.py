@@ -6,9 +6,7 @@ Whoever waits is told, what was answered is stored, and nothing strange is said.
 from __future__ import annotations
 
 import gc
-import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,6 +15,7 @@ from queue import SimpleQueue
 
 import pytest
 from questions import question, settings
+from running import VECTORS, begun, ended, ran
 from test_batches import batched, sell
 
 from pipelines.errors import EnvironmentFault
@@ -33,36 +32,7 @@ from pipelines.llm.store_errors import GoneStore
 from pipelines.llm.tally import Spent
 
 __all__ = ["sell"]
-TESTS = Path(__file__).parent
-VECTORS = {"model": "vectors", "prefix": ""}
 CAPPED = {"prices": {"scripted": Price(10.0, 100.0), "vectors": Price(10.0, 0.0)}}
-HEAD = f"""
-import gc, os, signal, sys, threading, time
-from pathlib import Path
-sys.path[:0] = [{str(TESTS)!r}, {str(TESTS.parents[1])!r}]
-from questions import question, settings
-from pipelines.llm.client import open_client
-from pipelines.llm.store import Store
-url, store = sys.argv[1], Path(sys.argv[2])
-"""
-
-
-def begun(call: Callable[[], object]) -> threading.Thread:
-    thread = threading.Thread(target=call, daemon=True)
-    thread.start()
-    return thread
-
-
-def ended(thread: threading.Thread) -> bool:
-    thread.join(30)
-    return not thread.is_alive()
-
-
-def ran(script: str, url: str, store: Path) -> tuple[str, str, int]:
-    """What a script says on both streams, and how it ends."""
-    command = [sys.executable, "-c", HEAD + script, url, str(store)]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    return run.stdout, run.stderr, run.returncode
 
 
 def count(store: Path) -> int:
@@ -172,7 +142,7 @@ def test_a_closed_courier_takes_nothing_and_keeps_nobody_waiting(serve, tmp_path
         courier.send([Job("k", "", "", "m", question(1), done)])
         assert isinstance(done.get(timeout=5), ClientClosed) and gone == [done]
         with pytest.raises(ClientClosed):
-            courier.embed("vectors", ["tea"])
+            courier.embed("vectors", ["tea"], gone.append)
 
 
 def test_a_generator_that_the_endpoint_s_own_thread_drops_is_not_waited_for(serve, tmp_path: Path) -> None:

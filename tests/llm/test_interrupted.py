@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from questions import settings
-from test_closing import VECTORS, begun, ended, ran
+from running import VECTORS, begun, ended, ran
 
 from pipelines.llm.client import open_client
 from pipelines.llm.stops import ClientClosed

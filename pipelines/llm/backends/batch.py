@@ -123,11 +123,11 @@ class BatchCarrier:
                     del self._waiting[key]
             self._later = [job for job in self._later if job.done is not done]
 
-    def embed(self, model: str, prompts: list[str], keep: Keep = lambda _: None) -> list[list[float]]:
+    def embed(self, model: str, prompts: list[str], keep: Keep) -> None:
         """Vectors of one batch of texts, asked one by one: they are wanted at once."""
         if self._rest is None:
             raise ConfigError(f"no endpoint for embeddings of {model}", cure="set llm.batch.rest: single")
-        return self._rest.embed(model, prompts, keep)
+        self._rest.embed(model, prompts, keep)
 
     def close(self) -> None:
         """Leave the batches at work, and stop."""

@@ -23,7 +23,7 @@ from typing import TextIO
 
 from pipelines.errors import ConfigError, EnvironmentFault
 from pipelines.llm.claimants import Claimant
-from pipelines.llm.sqlite_file import Whereabouts, mark, open_shared, write_ahead
+from pipelines.llm.sqlite_file import Whereabouts, mark, open_shared, transaction, write_ahead
 from pipelines.llm.store_errors import NewerStore, NotAStore, as_fault
 from pipelines.llm.uninterrupted import UNINTERRUPTED
 
@@ -243,13 +243,10 @@ class Ledger:
             raise NewerStore(what, where=str(self.path), cure="use the headrace that wrote it")
         write_ahead(db)
         db.execute("PRAGMA synchronous = FULL")
-        db.execute("BEGIN IMMEDIATE")  # several processes may open a new ledger together
-        try:
+        with transaction(db):  # several processes may open a new ledger together
             if not mark(db)[0]:
                 for statement in _SCHEMA.split(";"):
                     db.execute(statement)
-        finally:
-            db.execute("COMMIT")
 
     @contextmanager
     def _guard(self) -> Iterator[None]:
@@ -266,14 +263,8 @@ class Ledger:
     def _write(self) -> Iterator[sqlite3.Connection]:
         with self._guard():
             self._where.require()
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
+            with transaction(self._db):
                 yield self._db
-                self._db.execute("COMMIT")
-            except BaseException:
-                if self._db.in_transaction:
-                    self._db.execute("ROLLBACK")
-                raise
 
 
 def _chunks(keys: Iterable[str]) -> Iterator[list[bytes]]:
